@@ -70,8 +70,8 @@ NS_PER_S = 1_000_000_000
 
 # columns of an output
 DUE, PERIOD, PARTS, FIRST_CALL, END_CALL, BLOB, BYTES, FIRST_SLOT, END_SLOT = range(9)
-NAME, NAME_BYTES, FIRST_WINDOW, END_WINDOW, DROPPED, SENT, HEAD_BYTES, LATE = range(9, 17)
-OUTPUT_COLUMNS = 17
+NAME, NAME_BYTES, FIRST_WINDOW, END_WINDOW, DROPPED, SENT, HEAD_BYTES, TAIL_BYTES, LATE = range(9, 18)
+OUTPUT_COLUMNS = 18
 # columns of a slot: numbers of a reading, where they stand in the message, and bytes of each; 0 bytes: the stamp
 SOURCE, TARGET, COUNT, SIZE = range(4)
 SLOT_COLUMNS = 4
@@ -161,7 +161,10 @@ def write(rows: Rows, slots: Rows, r: int, stamp_ns: int, buffer: int, position:
     numbers[0], numbers[1] = stamp_ns, row[BYTES]
     _copy(place + row[NAME_BYTES], _table_address(head), 12)
     _copy(place + row[NAME_BYTES] + 12, row[BLOB], row[HEAD_BYTES])
-    return position + row[NAME_BYTES] + 12 + row[BYTES]
+    end = position + row[NAME_BYTES] + 12 + row[BYTES]
+    if row[TAIL_BYTES] != 0:  # after the reading of a late output
+        _copy(buffer + end - row[TAIL_BYTES], row[BLOB] + row[HEAD_BYTES], row[TAIL_BYTES])
+    return end
 
 
 @kernel
@@ -172,7 +175,7 @@ def leave(rows: Rows, calls: Rows, slots: Rows, r: int, late: Rows, buffer: int,
         position = write(rows, slots, k, entry[STAMP_NS], buffer, position)
         if k == r:
             call[MOTION], call[TICK] = _table_address(entry) + 8 * KEPT_MOTION, entry[SAMPLED_AT]
-            call[READING] = buffer + position - call[READING_SIZE]
+            call[READING] = buffer + position - rows[r, TAIL_BYTES] - call[READING_SIZE]
             _call(call[FUNCTION], _table_address(call))
     return position
 
@@ -331,7 +334,7 @@ class Slot:
 class CompiledOutput:
     """An output that needs no Python: calls fill a reading, slots bring it into an encoded message.
 
-    The reading of a late output is bytes, which are made behind the message's head.
+    The reading of a late output is bytes, which are made in the transcript, within what its message has besides.
     """
 
     name: bytes  # as in transcripts
@@ -343,6 +346,7 @@ class CompiledOutput:
     target: str = ""  # robot/sensor, for the counts of dropouts
     late: LateReadings | None = None
     late_bytes: int = 0  # of the reading of a late output
+    tail_bytes: int = 0  # of `message`, how many come after that reading
 
     @property
     def is_timed(self) -> bool:
@@ -422,7 +426,8 @@ class Tables:
         period, parts = output.trigger.period if output.trigger is not None and output.is_timed else (1, 0)
         spans = first_call, len(self._call_rows), blob, output.message_bytes, first_slot, len(self._slots)
         names, windows = (_calls.address_of(name), len(output.name)), (first_window, len(self._windows))
-        return [NEVER if is_led else 0, period, parts, *spans, *names, *windows, 0, 0, output.message.size, late]
+        around = output.message.size - output.tail_bytes, output.tail_bytes
+        return [NEVER if is_led else 0, period, parts, *spans, *names, *windows, 0, 0, *around, late]
 
     def _call(self, call: Call) -> int:
         first_jump = len(self._windows)

@@ -101,10 +101,7 @@ class Prepared:
 
     def __init__(self, type_name: str, message: Any, stamps: list[int] | None = None) -> None:
         """message: an object, or bytes with the offsets of its stamps."""
-        blob = encode(type_name, message) if stamps is None else message
-        self._cells = np.zeros((len(blob) + 4 + 7) // 8)
-        self.bytes: npt.NDArray[np.uint8] = self._cells.view(np.uint8)[4 : 4 + len(blob)]
-        self.bytes[:] = np.frombuffer(blob, np.uint8)
+        self.bytes = _aligned(encode(type_name, message) if stamps is None else message)
         self._places = layout(type_name, message) if stamps is None else {}
         self._stamps = stamps
 
@@ -117,11 +114,24 @@ class Prepared:
         size = _WRITABLE[found.code]
         return found.offset + size * int(index), size
 
+    def without_last_array(self) -> tuple[npt.NDArray[np.uint8], int]:
+        """The bytes before and after its last numbers, side by side, and how many come after: CDR is padded."""
+        last = list(self._places.values())[-1]
+        end = last.offset + struct.calcsize(last.code) * last.count
+        return _aligned(bytes(self.bytes[: last.offset]) + bytes(self.bytes[end:])), self.bytes.size - end
+
     def stamps(self) -> list[int]:
         """Offsets of its time stamp, or of those of its parts."""
         if self._stamps is not None:
             return self._stamps
         return [place.offset for path, place in self._places.items() if _STAMP.fullmatch(path)]
+
+
+def _aligned(blob: bytes) -> npt.NDArray[np.uint8]:
+    cells = np.zeros((len(blob) + 4 + 7) // 8)
+    found: npt.NDArray[np.uint8] = cells.view(np.uint8)[4 : 4 + len(blob)]
+    found[:] = np.frombuffer(blob, np.uint8)
+    return found
 
 
 class Template:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from microsim.engine.calls import address_of, sample_address
 from microsim.engine.components import FixedMount
 from microsim.engine.faults import Health, TimedFault, of_target
-from microsim.engine.geometry import Array, Grid, matrix_from_rpy, rpy_from_matrix
+from microsim.engine.geometry import Array, matrix_from_rpy, rpy_from_matrix
 from microsim.engine.late_readings import MOST_WAITING, LateReadings, most_waiting
 from microsim.engine.noise import stream_key
 from microsim.engine.output_table import Call, CompiledOutput, Slot, Window, is_computable
@@ -112,15 +112,15 @@ def _add_kernel(run: Run, context: SensorContext, sensor: Sensor) -> None:
     call.jumps = windows_of(faults, "shift", folders)
     calls, dropouts = [call, *_altering(run, call, faults)], windows_of(faults, "silence", folders)
     for form in sensor.messages:
-        topic, message, slots = _filled(context, sensor, form, call)
+        topic, ready, slots = _filled(context, sensor, form, call)
         run.outbox.topics[topic] = (form.type, form.qos)
         run.rates[topic] = context.settings.hz
         trigger, name = run.trigger(context.settings.hz), name_in_transcript(topic, form.type)
-        run.add(sensor.position, topic, CompiledOutput(name, trigger, message, slots, calls, dropouts, target))
+        run.add(sensor.position, topic, CompiledOutput(name, trigger, ready.bytes, slots, calls, dropouts, target))
         calls = []  # its other messages are sent after this one, with the same reading
 
 
-def _filled(context: SensorContext, sensor: Sensor, form: MessageForm, call: Call) -> tuple[str, Grid, list[Slot]]:
+def _filled(context: SensorContext, sensor: Sensor, form: MessageForm, call: Call) -> tuple[str, Prepared, list[Slot]]:
     """Topic of a message, its encoded prototype, and where the reading goes."""
     assert form.prototype is not None
     ready = Prepared(form.type, form.prototype(context))
@@ -128,7 +128,7 @@ def _filled(context: SensorContext, sensor: Sensor, form: MessageForm, call: Cal
     for path, (first, count) in sensor.places(form, context).items():
         offset, size = ready.place(path)
         slots.append(Slot(offset, size, call.reading, first, count))
-    return sensor.topic(form, context.robot, context.sensor), ready.bytes, joined(slots)
+    return sensor.topic(form, context.robot, context.sensor), ready, joined(slots)
 
 
 def joined(slots: list[Slot]) -> list[Slot]:
@@ -331,14 +331,16 @@ def _add_late(
     call.picture, call.memory = reading, late.numbers
     dropouts = windows_of(of_target(run.health.faults, target), "silence", run.scenario.plugins)
     for form in forms:
-        topic, message, slots = _filled(context, sensor, form, call)
+        topic, ready, slots = _filled(context, sensor, form, call)
         name = name_in_transcript(topic, form.type)
         if form is forms[0]:
             run.add(sensor.position, topic, late)
-            head = message[: message.size - reading.bytes]
-            output = CompiledOutput(name, late.trigger, head, slots, [call], dropouts, target, late, reading.bytes)
+            around, tail_bytes = ready.without_last_array()
+            sizes = ready.bytes.size - around.size, tail_bytes
+            assert sizes[0] == reading.bytes, f"{topic}: {reading.bytes} bytes do not fill {sizes[0]}"
+            output = CompiledOutput(name, late.trigger, around, slots, [call], dropouts, target, late, *sizes)
         else:
-            output = CompiledOutput(name, None, message, slots)
+            output = CompiledOutput(name, None, ready.bytes, slots)
         run.add(sensor.position, topic, output)
 
 
