@@ -26,7 +26,8 @@ class Listener:
     timing: Callable[[float, float], None] | None = None  # duration and lateness of each tick [s]; of a `Runner`
     restarts: Callable[[Simulation], None] | None = None  # a `Runner` continues with a simulation at its start
     steps: Callable[[Messages], None] | None = None  # what a call of `Simulation.step` returns
-    waits: Callable[[int, str, str, float], None] | None = None  # tick, topic, nodes of a reply; waited for it [s]
+    # tick, topic, nodes of a reply; waited for it [s]; why it need not follow from the inputs alone, empty: it does
+    waits: Callable[[int, str, str, float, str], None] | None = None
 
 
 class Listeners:
@@ -84,10 +85,10 @@ class Listeners:
             if each.timing is not None:
                 each.timing(took_s, late_s)
 
-    def wait(self, tick: int, topic: str, nodes: str, waited_s: float) -> None:
+    def wait(self, tick: int, topic: str, nodes: str, waited_s: float, doubt: str = "") -> None:
         for each in self._all:
             if each.waits is not None:
-                each.waits(tick, topic, nodes, waited_s)
+                each.waits(tick, topic, nodes, waited_s, doubt)
 
     @property
     def want_ticks(self) -> bool:

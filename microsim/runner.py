@@ -252,7 +252,7 @@ class Runner:
         warnings: Callable[[str], None] | None = None,
         timing: Callable[[float, float], None] | None = None,
         restarts: Callable[[Simulation], None] | None = None,
-        waits: Callable[[int, str, str, float], None] | None = None,
+        waits: Callable[[int, str, str, float, str], None] | None = None,
     ) -> Listener:
         """Have functions called during the run, also after a restart; see `microsim.listening.Listener`."""
         listener = self.listeners.add(Listener(ticks, inputs, warnings, messages, timing, restarts, waits=waits))

@@ -19,7 +19,7 @@ from microsim.messages.outbox import Message
 from microsim.recording.bag_io import Bag, OwnBag
 from microsim.recording.bag_model import BagChannel, BagError, fits
 from microsim.recording.inputs import is_input
-from microsim.recording.recorder import CLOCK, repliers
+from microsim.recording.recorder import CLOCK, has_gates, repliers
 
 
 def _seconds(time_ns: int) -> str:
@@ -246,6 +246,7 @@ class BagComparison:
     is_partial: bool = False  # some topics are in one of them only, because the other left them out
     causes: tuple[str, ...] | None = ()
     culprit: str = ""  # the node whose reply is the first message that differs, and when
+    doubt: str = ""  # why no node is named, although a reply is the first
 
     @property
     def is_identical(self) -> bool:
@@ -255,7 +256,7 @@ class BagComparison:
         difference = None if self.difference is None else self.difference.to_dict()
         facts = {"identical": self.is_identical, "messages": self.messages, "difference": difference}
         more = {"problem": self.problem, "is_partial": self.is_partial, "notes": list(self.notes)}
-        return {**facts, **more, "culprit": self.culprit, "summary": self.summary()}
+        return {**facts, **more, "culprit": self.culprit, "doubt": self.doubt, "summary": self.summary()}
 
     def summary(self) -> str:
         """One sentence: whether they differ, why, and in which message first."""
@@ -264,6 +265,8 @@ class BagComparison:
         why = "different"
         if self.culprit:
             why = f"different: {self.culprit}"
+        elif self.doubt:
+            why = f"different: {self.doubt}"
         elif self.causes:
             why = f"different {' and '.join(self.causes)}"
         elif self.causes is not None:
@@ -293,23 +296,32 @@ def diff(one: Bag, other: Bag) -> BagComparison:
     left, right = (recorded_entries(bag, shared.__contains__) for bag in (one, other))
     count, difference = first_difference(left, right, (str(one.path), str(other.path)))
     if difference is not None:
-        culprit = "" if causes else _culprit(difference, one, other)
-        return BagComparison(count, difference, tuple(notes), causes=causes, culprit=culprit)
+        culprit, doubt = ("", "") if causes else _culprit(difference, one, other)
+        return BagComparison(count, difference, tuple(notes), causes=causes, culprit=culprit, doubt=doubt)
     problem = _problem(one, other, topics)
     if is_partial and not problem and one.facts.end.get("digest") == other.facts.end.get("digest", "?"):
         notes.append("the digest, which covers all topics, is the same")
     return BagComparison(count, None, tuple(notes), problem, is_partial, causes)
 
 
-def _culprit(difference: Difference, one: Bag, other: Bag) -> str:
-    """`/planner replied differently to the same inputs at 12.35 s`, where an input of a lockstep run is the first."""
-    places = [(bag, side.here) for bag, side in ((one, difference.first), (other, difference.second))]
-    replies = [(bag, entry) for bag, entry in places if entry is not None and is_input(entry.topic)]
-    if not replies:
-        return ""
-    bag, entry = min(replies, key=lambda pair: (pair[1].time_ns, pair[1].topic))
-    nodes = repliers(Path(bag.path), entry.topic, entry.time_ns).replace(" ", " or ")
-    return f"{nodes} replied differently to the same inputs at {_seconds(entry.time_ns)}" if nodes else ""
+def _culprit(difference: Difference, one: Bag, other: Bag) -> tuple[str, str]:
+    """`/planner replied differently to the same inputs at 12.35 s`, where an input of a lockstep run is the first.
+
+    A node is named only if all it received until then was recorded, in the order in which it handled it; the second
+    text says what is not known.
+    """
+    places = [side.here for side in (difference.first, difference.second)]
+    replies = [entry for entry in places if entry is not None and is_input(entry.topic)]
+    if not any(has_gates(Path(bag.path)) for bag in (one, other)) or not replies:
+        return "", ""
+    entry = min(replies, key=lambda entry: (entry.time_ns, entry.topic))
+    found = [repliers(Path(bag.path), entry.topic, entry.time_ns) for bag in (one, other)]
+    nodes = next((names for names, _ in found if names), "")
+    doubt = next((why for names, why in found if names and why), "")
+    if not nodes or doubt:
+        why = doubt or "the node that replied has no name"
+        return "", f"the reply differs, but not all inputs before it are known: {why}"
+    return f"{nodes} replied differently to the same inputs at {_seconds(entry.time_ns)}", ""
 
 
 def _problem(one: Bag, other: Bag, topics: tuple[set[str], set[str]]) -> str:

@@ -156,9 +156,9 @@ class Recorder:
         self._size += len(transcript)
         self.inputs += 1
 
-    def _note_wait(self, tick: int, topic: str, nodes: str, waited_s: float) -> None:
+    def _note_wait(self, tick: int, topic: str, nodes: str, waited_s: float, doubt: str) -> None:
         if self._waits is not None:
-            self._waits.add(self._sim.clock.time_ns(tick), topic, nodes, waited_s)
+            self._waits.add(self._sim.clock.time_ns(tick), topic, nodes, waited_s, doubt)
 
     def _follow_jump(self) -> None:
         """A reset begins the next bag; nothing else can be followed."""
@@ -369,20 +369,24 @@ class RecordingJson:
 
 
 class GateLog:
-    """`lockstep.csv`: when which node opened a gate, and how long the run waited: wall time, so beside the messages."""
+    """`lockstep.csv`: when which node opened a gate, and how long the run waited: wall time, so beside the messages.
 
-    COLUMNS = ("time_ns", "expect", "nodes", "waited_ms")
+    `not_known`: why its reply need not follow from the recorded inputs alone; empty: it does.
+    """
+
+    COLUMNS = ("time_ns", "expect", "nodes", "waited_ms", "not_known")
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LOCKSTEP_CSV
         self._file: TextIO | None = None  # made with the first gate
 
-    def add(self, time_ns: int, topic: str, nodes: str, waited_s: float) -> None:
+    def add(self, time_ns: int, topic: str, nodes: str, waited_s: float, doubt: str) -> None:
         with suppress(OSError):  # nothing depends on it
             if self._file is None:
                 self._file = self._path.open("w", encoding="utf-8", newline="")
                 self._file.write(",".join(self.COLUMNS) + "\n")
-            self._file.write(f"{time_ns},{topic},{nodes},{1e3 * waited_s:.3f}\n")
+            row = (time_ns, topic, nodes, f"{1e3 * waited_s:.3f}", doubt)
+            csv.writer(self._file, lineterminator="\n").writerow(row)
 
     def close(self) -> None:
         if self._file is not None:
@@ -390,16 +394,25 @@ class GateLog:
                 self._file.close()
 
 
-def repliers(folder: Path, topic: str, time_ns: int) -> str:
-    """Which nodes replied on this topic, the last time up to then; empty: unknown."""
-    found = ""
+def has_gates(folder: Path) -> bool:
+    """Whether nodes replied in lockstep in this recording."""
+    return (folder / LOCKSTEP_CSV).exists()
+
+
+def repliers(folder: Path, topic: str, time_ns: int) -> tuple[str, str]:
+    """Which nodes replied on this topic, the last time up to then; and why that may not be due to them.
+
+    No nodes: unknown. No reason: what they had received until then was recorded, in the order in which they handled it.
+    """
+    found = ("", "")
     try:
         with (folder / LOCKSTEP_CSV).open(encoding="utf-8", newline="") as file:
             for row in csv.reader(file):
                 if row[1:2] == [topic] and row[0].isdecimal() and int(row[0]) <= time_ns:
-                    found = row[2] if len(row) > 2 else found
+                    doubt = row[4] if len(row) > 4 else "it was recorded by an older version"
+                    found = (row[2] if len(row) > 2 else "", found[1] or doubt)
     except (OSError, UnicodeDecodeError, csv.Error):
-        return ""
+        return "", ""
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -36,8 +36,11 @@ class GateState:
     asked: list[int] = field(default_factory=list)  # stamps of the messages to be answered [ns]
     replies: deque[tuple[int | None, Deliver]] = field(default_factory=deque)  # stamp, and what takes it
     owed: int = 0  # replies to messages that no longer matter: they are left out when they arrive
+    doubtful: deque[tuple[int | None, Deliver]] = field(default_factory=deque)  # taken for such, since the gate closed
     left_out: int = 0  # replies that did not count, and
     latest_stamp: int | None = None  # the stamp of the latest of them [ns]
+    had_surplus: bool = False  # once, more replies had arrived than were asked for
+    has_missed: bool = False  # it was passed once without its replies
     has_surplus: bool = False  # that too many replies came was reported
     closed_at: float = 0.0  # wall time
     opened_at: float = 0.0
@@ -46,8 +49,7 @@ class GateState:
     nodes: str = ""  # that reply
     publishers: frozenset[Hashable] = frozenset()  # of replies
     subscribers: frozenset[Hashable] = frozenset()  # to what they answer
-    newcomers: set[str] = field(default_factory=set)  # nodes that have begun to publish replies during this wait, and
-    joined_at: float = math.inf  # when; infinite: there are none, or they were sent what they are to answer
+    has_newcomers: bool = False  # endpoints of its nodes have appeared: they were not sent what they are to answer
 
     @property
     def is_closed(self) -> bool:
@@ -60,8 +62,11 @@ class GateState:
 
     def close(self, stamps: list[int], now: float) -> None:
         self.forget()
+        if self.has_missed:
+            self.left_out += len(self.replies)  # they came before what they would answer
+            self.replies.clear()
+        self.doubtful.clear()
         self.asked, self.closed_at, self.opened_at, self.reported_at = stamps, now, now, -math.inf
-        self.newcomers.clear()
 
     def forget(self) -> None:
         """Continue without the replies that are missing; they are left out if they arrive later."""
@@ -71,14 +76,28 @@ class GateState:
 
     def put(self, stamp: int | None, deliver: Deliver, now: float) -> None:
         if self.owed or not self._counts(stamp) or len(self.replies) >= MOST_REPLIES:
+            if self.owed and self.asked:
+                self.doubtful.append((stamp, deliver))
             self.owed = max(self.owed - 1, 0)
             self.left_out += 1
             self.latest_stamp = stamp
             return
         was_closed = self.is_closed
         self.replies.append((stamp, deliver))
+        self.had_surplus = self.had_surplus or self.surplus > 0
         if was_closed and not self.is_closed:
             self.opened_at = now
+
+    def recover(self, now: float) -> None:
+        """Nothing is owed any more. Of the replies that were left out since the gate closed, the last ones count."""
+        missing = self.gate.count * len(self.asked) - len(self.replies)
+        while self.doubtful and missing > 0:
+            self.replies.appendleft(self.doubtful.pop())
+            self.left_out -= 1
+            missing -= 1
+            self.opened_at = now
+        self.owed = 0
+        self.doubtful.clear()
 
     def _counts(self, stamp: int | None) -> bool:
         if self.gate.match == "order":
@@ -92,56 +111,68 @@ class GateState:
         return found
 
 
+@dataclass
+class _Question:
+    rounds: int  # requests that are still to be answered
+    answers: list[Answer] = field(default_factory=list)  # to the present one; several where it was repeated
+    asked_at: float = 0.0
+
+
 class Settling:
-    """Finds out when nodes have handled what was sent to them, by a request to each."""
+    """Finds out when nodes have handled what was sent to them, by requests to each, one after another."""
 
     def __init__(self, transport: Transport, now: Callable[[], float], insists: bool = False) -> None:
         """`insists`: wait for a node that has left, too."""
         self._transport, self._now, self._insists = transport, now, insists
-        self._nodes: list[str] = []
-        self._rounds = 0  # requests still to be made
-        self._answers: dict[str, list[Answer]] = {}  # by node: of this round; several where one was not answered
-        self._asked_at = 0.0
+        self._questions: dict[str, _Question] = {}  # by node
 
-    def __bool__(self) -> bool:
-        return bool(self._nodes)
-
-    def follow(self, nodes: Iterable[str]) -> list[str]:
-        """Ask these nodes from now on; gives those that cannot be asked."""
-        wanted = sorted(nodes)
-        found = [node for node in wanted if self._ask(node) is not None]
-        self._nodes = wanted if self._insists else found
-        return [node for node in wanted if node not in found]
-
-    def begin(self, rounds: int) -> None:
-        """What was just sent has so many messages on a topic; a request after each is answered."""
-        self._rounds, self._answers = rounds, {}
+    def begin(self, rounds: Mapping[str, int]) -> None:
+        """How many requests each node is to answer."""
+        self._questions = {node: _Question(count) for node, count in rounds.items()}
 
     def is_over(self) -> bool:
-        self._answers = {
-            node: answers for node, answers in self._answers.items() if all(answer() is None for answer in answers)
-        }
-        if self._answers and self._now() - self._asked_at >= AGAIN_S:  # lost, or sent to a node that has died
-            self._request(list(self._answers))
-        elif not self._answers and self._rounds:
-            self._rounds -= 1
-            self._request(self._nodes)
-        return not self._answers and not self._rounds
+        for node in list(self._questions):
+            self._advance(node, self._questions[node])
+        return not self._questions
 
-    def _request(self, nodes: Iterable[str]) -> None:
-        self._asked_at = self._now()
-        for node in nodes:
-            answer = self._ask(node)
+    @property
+    def silent(self) -> list[str]:
+        """Nodes that have not answered yet."""
+        return list(self._questions)
+
+    def _advance(self, node: str, question: _Question) -> None:
+        if any(answer() is not None for answer in question.answers):
+            question.rounds -= 1
+            question.answers.clear()
+        if not question.rounds:
+            del self._questions[node]
+        elif not question.answers or self._now() - question.asked_at >= AGAIN_S:  # lost, or sent to one that has died
+            question.asked_at = self._now()
+            answer = ask(self._transport, node)
             if answer is not None:
-                self._answers.setdefault(node, []).append(answer)
-            elif self._insists:
-                self._answers.setdefault(node, [])
-            else:  # it has left
-                self._answers.pop(node, None)
+                question.answers.append(answer)
+            elif not self._insists:  # it has left
+                del self._questions[node]
 
-    def _ask(self, node: str) -> Answer | None:
-        # two slashes: the whole name of a node, whatever the namespace of the simulator
-        return self._transport.ask(f"/{node}/get_parameter_types", PROBE, {"names": []})
+
+def ask(transport: Transport, node: str) -> Answer | None:
+    """A request that a node answers when it has time for it; None: its parameter services cannot be reached."""
+    return transport.ask(probe_of(node), PROBE, {"names": []})
+
+
+def probe_of(node: str) -> str:
+    # two slashes: the whole name of a node, whatever the namespace of the simulator
+    return f"/{node}/get_parameter_types"
+
+
+def rounds_after(topic: str) -> int:
+    """How many requests a node must answer, one after another, until it has certainly handled a message.
+
+    An executor looks for work at one entity after another, subscriptions first. A message may arrive behind this look,
+    and the request before it: so the first answer shows only that another look follows. That look finds the message,
+    and subscriptions are served before services. A timer in simulated time fires in the turn after /clock was taken.
+    """
+    return 3 if topic == CLOCK else 2
 
 
 @dataclass
@@ -150,7 +181,6 @@ class SettleState(GateState):
 
     settling: Settling | None = None  # asks it; None: it reports itself when it is done
     reads: frozenset[str] = frozenset()  # topics
-    rounds: int = 0  # requests after what was sent
     done_ns: int = -1  # the latest stamp that it reported
     _has_asked: bool = False
     _is_over: bool = False
@@ -167,11 +197,11 @@ class SettleState(GateState):
         """Find out whether it has settled."""
         if self.settling is None:
             self._is_over = self.done_ns >= max(self.asked)
-        elif not self._has_asked:
-            self._has_asked = True
-            self.settling.begin(self.rounds)
-            self.settling.is_over()
         else:
+            if not self._has_asked:
+                self._has_asked = True
+                assert self.gate.settle is not None  # or it would be another kind of gate
+                self.settling.begin({self.gate.settle.node: max(map(rounds_after, self.reads), default=2)})
             self._is_over = self.settling.is_over()
         self.opened_at = now
 

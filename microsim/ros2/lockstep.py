@@ -14,12 +14,10 @@ one before, and answers a request, or reports itself, when it has handled the la
 
 from __future__ import annotations
 
-import math
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import groupby
 
 from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import MicroSimError, UsageError, unknown
@@ -28,20 +26,21 @@ from microsim.messages.checked import WireError, decode_checked
 from microsim.messages.inputs import INPUTS
 from microsim.messages.outbox import Message
 from microsim.messages.topics import Qos
-from microsim.ros2.gate_state import CLOCK, MOST_REPLIES, Deliver, GateState, Peers, SettleState, Settling
+from microsim.ros2.gate_state import CLOCK, MOST_REPLIES, Deliver, GateState, Peers, SettleState, Settling, rounds_after
+from microsim.ros2.node_meeting import NodeMeeting
 from microsim.ros2.node_process import Presence
 from microsim.ros2.transport import Transport
 from microsim.runner import Runner
 from microsim.scenario.gates import PATIENCE_S, Gate
 from microsim.simulation import Simulation
 
-SERVICES_S = 2.0  # after which a node that has joined offers its services, or none
 STALL_S = 1.0  # of wall time, after which a wait is reported, and
 REPEAT_S = 10.0  # how often again
 LOOK_S = 0.2  # between two looks at the graph while waiting
 TICKS_AHEAD = 3  # sent before subscribers must have received them: less than the ten messages that most keep
 ACKNOWLEDGED_S = 0.1  # how long a tick waits for a slow subscriber
 TOO_MANY = 10  # replies that wait for later gates: they are reported
+LARGE = 30_000  # [byte] a socket holds few messages of this size: one may be lost on the way, and is sent again
 ARRIVED_S = 1.0  # longest wait for what a node sent before it settled
 DONE = "std_msgs/msg/Header"
 
@@ -92,16 +91,25 @@ class Lockstep:
         self._last = {CLOCK, *(gate.after for gate in gates if gate.after is not None)}
         self._others: dict[str, deque[Deliver]] = {}  # by topic: inputs that no gate waits for
         self._latest: list[Message] = []  # of the current tick
-        self._unsent: deque[list[Message]] = deque()  # those that wait until the others have been handled, in parts
-        self._settling = Settling(transport, now)
+        self._unsent: deque[Message] = deque()  # of it, that wait until nodes have handled the others
+        self._readers: dict[
+            str, tuple[str, ...]
+        ] = {}  # by topic: nodes that get a message when they have handled others
+        self._busy: dict[str, str] = {}  # nodes not known to have handled what they were sent -> the topic of that
+        self._has_large = False  # something large was sent since it was last known what has arrived
+        self._handling = Settling(transport, now)
+        self._asking: list[str] = []  # nodes that it asks
+        self._recovering: dict[str, Settling] = {}  # by what a gate awaits: whether its node has handled everything
+        self._meeting = self._new_meeting()
+        self._lacks = ""  # what is not known yet of the nodes
         self.has_begun = False
         self.missed = 0  # gates that were passed without their replies
         self._began_at = runner.clock.now()
-        self._graph: tuple[object, float] = (None, self._began_at)  # the endpoints seen, and since when
         self._presence: Presence = "there"  # of the nodes that the run started
         self._held: dict[str, deque[Message]] = {}  # by topic: what they get when they continue
         self._gone: frozenset[Hashable] = frozenset()  # endpoints of nodes that were killed: the graph keeps them
         self._ahead = 0  # ticks since subscribers were last known to have received everything
+        self._doubts: dict[str, str] = {}  # node -> why it is not known what it had handled when it replied
 
     # ---- what the node reports -------------------------------------------------------------------------------------
 
@@ -118,10 +126,13 @@ class Lockstep:
         self._held.clear()
         self._latest = sorted(messages, key=lambda each: (each.topic in self._last, each.topic != CLOCK))
         self._close_gates()
-        return self._first_part() if self.has_begun else ()
+        if self.has_begun:
+            self._unsent.extend(self._latest)
+            self._send()
+        return ()
 
     def _close_gates(self) -> None:
-        sim, now, sent = self._runner.sim, self._runner.clock.now(), Counter(each.topic for each in self._latest)
+        sim, now, sent = self._runner.sim, self._runner.clock.now(), {each.topic for each in self._latest}
         stamps: dict[str, list[int]] = {}
         for message in self._latest:
             if message.topic in self._last:
@@ -135,33 +146,62 @@ class Lockstep:
                 asked = [sim.time_ns] if is_due else []
             else:
                 asked = [sim.time_ns] if isinstance(state, SettleState) and not state.reads.isdisjoint(sent) else []
-            if isinstance(state, SettleState):
-                # one more: a timer in simulated time fires in the turn after the one that takes /clock
-                state.rounds = 1 + max(sent.values(), default=0)
             if sim.tick == 0:
                 state.forget()
                 state.replies.clear()
             state.close(asked, now)
+        if sim.tick == 0:
+            self._unsent.clear()
 
-    def _first_part(self) -> Sequence[Message]:
-        """What may go out at once; the rest follows when nodes have handled it."""
-        if not self._settling:
-            return self._latest
-        single = frozenset[str]().union(*(state.reads for state in self._settles))
+    def _send(self) -> None:
+        """A node gets a message when it has handled the one before, so that none can overtake another."""
+        ready: list[Message] = []
+        while self._unsent and not any(node in self._busy for node in self._readers.get(self._unsent[0].topic, ())):
+            message = self._unsent.popleft()
+            ready.append(message)
+            for node in self._readers.get(message.topic, ()):
+                self._busy[node] = message.topic
+                self._has_large = self._has_large or len(message.cdr) > LARGE
+        if ready:
+            self._publish(ready)
+            now = self._runner.clock.now()
+            for state in self._states.values():
+                state.closed_at = state.opened_at = now
+        if not self._unsent:
+            self._ask_those_who_owe()
+            return
+        if self._has_large:
+            self._transport.wait_for_acks(ACKNOWLEDGED_S)
+            self._has_large = False
+        waiting = {node for message in self._unsent for node in self._readers.get(message.topic, ())}
+        self._asking = [node for node in self._busy if node in waiting]
+        self._handling.begin({node: rounds_after(self._busy[node]) for node in self._asking})
 
-        def part(message: Message) -> tuple[bool, str]:
-            return message.topic in self._last, message.topic if message.topic in single else ""
+    def _has_sent_all(self) -> bool:
+        """Whether the whole tick has been sent; a part follows when nodes have handled the one before."""
+        while self._unsent:
+            if not self._handling.is_over():
+                for state in self._states.values():
+                    self._wait_for(state)
+                if self._handling.silent:
+                    return False
+            for node in self._asking:
+                self._busy.pop(node, None)
+            self._send()
+        return True
 
-        ordered = sorted(self._latest, key=lambda each: (each.topic in self._last, each.topic in single))
-        self._unsent = deque(list(some) for _, some in groupby(ordered, part))
-        return self._next_part()
+    def _ask_those_who_owe(self) -> None:
+        """A node that has handled all it was sent owes nothing, however many replies are missing."""
+        for state in self._states.values():
+            if state.owed and state.is_closed and state.nodes in self._meeting.asked:
+                self._recovering[state.gate.awaited] = asking = Settling(self._transport, self._runner.clock.now)
+                asking.begin({state.nodes: rounds_after(state.gate.after or CLOCK)})
 
-    def _next_part(self) -> Sequence[Message]:
-        some = self._unsent.popleft() if self._unsent else []
-        has_timers = bool(self._settles) and any(message.topic == CLOCK for message in some)
-        rounds = max(Counter(message.topic for message in some).values(), default=0) + has_timers
-        self._settling.begin(rounds if self._unsent else 0)
-        return some
+    def _recover(self) -> None:
+        for topic in [topic for topic, asking in self._recovering.items() if asking.is_over()]:
+            del self._recovering[topic]
+            self._transport.has_received_all(ARRIVED_S)
+            self._states[topic].recover(self._runner.clock.now())
 
     def follow(self, presence: Presence) -> None:
         """While nodes are stopped or dead no gate waits. Messages wait for those that continue, in lockstep at least.
@@ -170,11 +210,13 @@ class Lockstep:
         """
         before, self._presence = self._presence, presence
         if presence == "dead" and before != "dead":
-            self._gone |= {end for state in self._states.values() for end in self._endpoints(state)}
+            self._gone |= {end for state in self._states.values() for end in self._ends((state,))}
             self._held.clear()
+            self._unsent.clear()
+            self._busy.clear()
         elif before == "dead" and presence == "there":
             self.has_begun, self._began_at = False, self._runner.clock.now()
-            self._graph = (None, self._began_at)
+            self._meeting = self._new_meeting()
 
     def arrived(self, topic: str, stamp: int | None, deliver: Deliver) -> None:
         state = self._states.get(topic)
@@ -201,9 +243,10 @@ class Lockstep:
         if self._presence != "there":
             self._hand_over()
             return True
-        if (not self.has_begun and not self._begin()) or not self._has_settled():
+        if (not self.has_begun and not self._begin()) or not self._has_sent_all():
             return False
         self._settle()
+        self._recover()
         closed = [state for state in self._states.values() if state.is_closed]
         for state in closed:
             self._wait_for(state)
@@ -222,85 +265,107 @@ class Lockstep:
             if state.is_closed:
                 return
 
-    def _has_settled(self) -> bool:
-        """Whether nodes have handled a part of the tick; then the next goes out."""
-        while self._unsent:
-            if not self._settling.is_over():
-                for state in self._states.values():
-                    self._wait_for(state)
-            if not self._settling.is_over():
-                return False
-            now = self._runner.clock.now()
-            for state in self._states.values():
-                state.closed_at = state.opened_at = now
-            self._publish(self._next_part())
-        return True
-
     def _hand_over(self) -> None:
         tick, opened = self._runner.sim.tick, [state for state in self._states.values() if state.asked]
         for state in opened:
             waited = max(state.opened_at - state.closed_at, 0.0)
-            self._runner.listeners.wait(tick, state.gate.awaited, state.nodes, waited)
-        for topic in sorted(self._others) if self._settles else ():  # for `microsim diff`: who sent them
-            self._runner.listeners.wait(tick, topic, _joined(self._transport.peers(topic, publishers=True)), 0.0)
+            self._runner.listeners.wait(tick, state.gate.awaited, state.nodes, waited, self._doubt(state.nodes))
+            if self._has_handled(state):
+                self._busy.pop(state.nodes, None)
+        for topic in sorted(self._others):  # for `microsim diff`: who sent them
+            nodes = _joined(self._transport.peers(topic, publishers=True))
+            settled = {state.nodes for state in self._settles}
+            doubt = self._doubt(nodes) if nodes in settled else "no gate waits for it"
+            self._runner.listeners.wait(tick, topic, nodes, 0.0, doubt)
         inputs = {**{state.gate.awaited: state.take() for state in opened}, **self._others}
         self._others = {}
         for topic in sorted(inputs):
             for deliver in inputs[topic]:
                 deliver()
-        self._ahead = 0 if opened or self._settling else self._ahead + 1
+        self._ahead = 0 if opened or self._readers else self._ahead + 1
         if self._ahead >= TICKS_AHEAD:
             self._transport.wait_for_acks(ACKNOWLEDGED_S)
             self._ahead = 0
 
+    def _has_handled(self, state: GateState) -> bool:
+        """Whether its replies show that its node has handled what it was sent last."""
+        if isinstance(state, SettleState):
+            return state.settling is not None
+        is_last = self._busy.get(state.nodes) == state.gate.after
+        return is_last and not state.had_surplus and not state.has_missed
+
+    def _doubt(self, nodes: str) -> str:
+        """Why it is not known that replies of these nodes follow from the inputs that were recorded; empty: it is."""
+        if not nodes:
+            return "the node that replied has no name"
+        if " " in nodes:
+            return f"several nodes reply: {nodes}"
+        return self._doubts.get(nodes, "")
+
     # ---- the start -------------------------------------------------------------------------------------------------
 
     def _begin(self) -> bool:
-        """Send tick 0 when the nodes of all gates are there, and nothing more has joined for a moment."""
-        now = self._runner.clock.now()
-        for state in self._states.values():
+        """Send tick 0 when the nodes of all gates are there, and can be kept to them."""
+        now, states = self._runner.clock.now(), self._states.values()
+        for state in states:
             self._look(state)
-        here = [frozenset(self._endpoints(state)) for state in self._states.values()]
-        absent = [state for state, ends in zip(self._states.values(), here, strict=True) if not all(self._sides(state))]
-        if here != self._graph[0]:
-            self._graph = here, now
-        if absent and not self._gives_up(absent, now):
-            for state in absent:
+        lacking = [state for state in states if not all(self._sides(state))]
+        self._lacks = ""
+        if not lacking and (missing := self._meeting.waits_for(self._ends(states))):
+            self._lacks = missing
+            lacking = list(states)
+        if lacking and not self._gives_up(lacking, now):
+            for state in lacking:
                 self._report(state, now - self._began_at)
             return False
-        if now - self._graph[1] < self._transport.discovery_s or not self._choose_settling(now):
-            return False
+        self._lacks = ""
+        self._take_what_is_known()
         self.has_begun = True
+        self._busy.clear()
         self._close_gates()
-        for state in self._states.values():
+        for state in states:
             state.replies.clear()  # nothing was asked yet, and
             state.owed = 0
-            state.joined_at = math.inf
+            state.has_newcomers = False
             state.closed_at = state.opened_at = now
-        self._publish(self._first_part())
+        self._unsent = deque(self._latest)
+        self._send()
         return True
 
-    def _choose_settling(self, now: float) -> bool:
-        """Ask the nodes that read several topics; False: it is not known yet which of them can be asked."""
-        read = {
-            topic: set(self._transport.peers(topic, publishers=False).values()) for topic in self._runner.sim.topics
-        }
-        readers = Counter(node for nodes in read.values() for node in nodes)
+    def _new_meeting(self) -> NodeMeeting:
+        return NodeMeeting(self._transport, self._runner.clock.now, self._runner.sim.topics)
+
+    def _ends(self, states: Iterable[GateState]) -> Peers:
+        """The endpoints of the nodes of these gates."""
+        found: dict[Hashable, str] = {}
+        for state in states:
+            publishers, subscribers = self._sides(state)
+            own = {end: node for end, node in subscribers.items() if node in publishers.values()}
+            found |= {**publishers, **(own or subscribers)}  # others: the first nodes of a chain
+        return found
+
+    def _take_what_is_known(self) -> None:
+        """Which nodes are asked, and in how far what they do is known."""
+        meeting = self._meeting
         replying = {node for state in self._states.values() for node in state.nodes.split()}
-        mute = self._settling.follow(node for node in replying if readers[node] > 1)
+        settling = {state.nodes for state in self._settles if state.settling is not None}
         for state in self._settles:
-            state.reads = frozenset(topic for topic, nodes in read.items() if state.nodes in nodes)
-            unable = state.settling.follow([state.nodes]) if state.settling is not None else []
-            if unable and self._graph[1] + SERVICES_S <= now < math.inf:
+            state.reads = meeting.reads.get(state.nodes, frozenset())
+            if state.nodes in settling and state.nodes not in meeting.asked:
                 rule = "it cannot be asked; let it report on a topic: `settle: {node: …, done: TOPIC}`"
                 raise LockstepError(f"lockstep: {state.nodes} has no parameter services: {rule}")
-            mute += unable
-        if mute and now - self._graph[1] < SERVICES_S:
-            return False
-        for node in mute:
-            rule = "the order in which it handles messages that wait together is its own"
-            self._runner.note("info", f"lockstep: {node} reads several topics and has no parameter services: {rule}")
-        return True
+        asked = {node for node in (replying & meeting.asked) if len(meeting.reads[node]) > 1 or node in settling}
+        self._readers = {
+            topic: tuple(node for node in sorted(asked) if topic in meeting.reads[node])
+            for topic in self._runner.sim.topics
+        }
+        for node, doubt in meeting.doubts.items():
+            if node in replying and self._doubts.get(node) != doubt:
+                way_out = "; a gate `settle: {node: …, done: TOPIC}` waits for what it reports" * (
+                    "no parameter" in doubt
+                )
+                self._warn(f"lockstep: the order in which {node} handles its inputs is not known: {doubt}{way_out}")
+            self._doubts.setdefault(node, doubt)
 
     def _gives_up(self, absent: Sequence[GateState], now: float) -> bool:
         """Whether the run begins without these nodes."""
@@ -324,9 +389,6 @@ class Lockstep:
         found = self._transport.peers(topic, publishers)
         return {end: name for end, name in found.items() if end not in self._gone} if self._gone else found
 
-    def _endpoints(self, state: GateState) -> list[Hashable]:
-        return [end for side in self._sides(state) for end in side]
-
     # ---- a wait ----------------------------------------------------------------------------------------------------
 
     def _wait_for(self, state: GateState) -> None:
@@ -340,47 +402,62 @@ class Lockstep:
         if state.gate.policy != "wait" and waited >= state.gate.patience_s:
             if state.gate.policy == "fail":
                 raise LockstepError(self._text(state, waited))
-            self.missed += 1
-            self._warn(f"{self._text(state, waited)}: continued without it")
-            state.forget()
-            self._settling.begin(0)
+            self._pass(state, waited)
             return
         self._report(state, waited)
 
+    def _pass(self, state: GateState, waited: float) -> None:
+        """Continue without what is missing; a reply that was taken for an older one counts after all."""
+        state.recover(self._runner.clock.now())
+        if state.is_closed or self._unsent:
+            self.missed += 1
+            self._warn(f"{self._text(state, waited)}: continued without it")
+            state.has_missed = True
+            state.forget()
+            self._handling.begin({})
+            self._busy.clear()
+            self._distrust(state.nodes, "the run continued without a reply")
+
+    def _distrust(self, nodes: str, doubt: str) -> None:
+        for node in nodes.split():
+            self._doubts.setdefault(node, f"{doubt} at {self._runner.sim_s:.3f} s")
+
     def _look(self, state: GateState) -> None:
-        """Find the nodes of a gate. Those that have begun to publish replies are newcomers."""
+        """Find the nodes of a gate. Those that have new endpoints are newcomers."""
         publishers, subscribers = self._sides(state)
         if state.publishers - publishers.keys():
             state.owed = 0  # who owes them has gone
-        publishing = {publishers[end] for end in publishers.keys() - state.publishers}
-        subscribing = {subscribers[end] for end in subscribers.keys() - state.subscribers}
-        state.newcomers |= publishing
-        if publishing or subscribing & state.newcomers:
-            state.joined_at = self._runner.clock.now()
+        listening = {subscribers[end] for end in subscribers.keys() - state.subscribers}
+        if publishers.keys() - state.publishers or not listening.isdisjoint(publishers.values()):
+            state.has_newcomers = True
         state.publishers, state.subscribers = frozenset(publishers), frozenset(subscribers)
         state.nodes = state.gate.settle.node if state.gate.settle is not None else _joined(publishers)
 
     def _look_for_newcomers(self, state: GateState) -> None:
         """A node that has just started cannot have received what it is to answer: send it again.
 
-        As at the start, not before nothing more has joined for a moment: it may still have to subscribe.
+        As at the start, not before it is known what the node reads, and that both sides have discovered each other.
         """
         self._look(state)
-        if not (state.publishers and state.subscribers):
+        if not (state.has_newcomers and state.publishers and state.subscribers):
             return
-        if self._runner.clock.now() - state.joined_at < self._transport.discovery_s:
+        if self._meeting.waits_for(self._ends(self._states.values())):
             return
-        state.joined_at = math.inf
+        state.has_newcomers = False
         state.owed = 0
-        self._choose_settling(math.inf)
-        self._settling.begin(0)
+        self._take_what_is_known()
+        self._distrust(state.nodes, "messages were sent to it again")
+        self._runner.note("info", f"lockstep: {state.nodes or 'a node'} has joined: sent again for {state.gate}")
         asking = {CLOCK, state.gate.after}
         if isinstance(state, SettleState):
             asking |= state.reads
             state.close(state.asked, state.closed_at)
-        self._runner.note("info", f"lockstep: {state.nodes or 'a node'} has joined: sent again for {state.gate}")
-        if not self._unsent:
-            self._publish([message for message in self._latest if message.topic in asking])
+        waiting = {id(message) for message in self._unsent}
+        again = [each for each in self._latest if each.topic in asking and id(each) not in waiting]
+        self._handling.begin({})
+        self._busy.clear()
+        self._unsent.extendleft(reversed(again))
+        self._send()
 
     # ---- reports ---------------------------------------------------------------------------------------------------
 
@@ -402,9 +479,11 @@ class Lockstep:
             which = f"publish {named(done)}" if done is not None else f"subscribe to {named(gate.after or CLOCK)}"
             reason = f"{_names(publishers)} does not {which}"
         if not self.has_begun:
-            return f"lockstep: the run has not begun, {waited:.1f} s: {reason or 'waiting for the others'}"
+            lacks = f"waiting for {self._lacks}" if self._lacks else "waiting for the others"
+            return f"lockstep: the run has not begun, {waited:.1f} s: {reason or lacks}"
         if self._unsent:
-            late = reason or f"{_names(publishers)} has not handled what was sent at {self._runner.sim_s:.3f} s"
+            silent = " and ".join(self._handling.silent) or _names(publishers)
+            late = reason or f"{silent} has not handled what was sent at {self._runner.sim_s:.3f} s"
             return f"lockstep: waiting before {gate} since {waited:.1f} s: {late}"
         if isinstance(state, SettleState):
             silent = "it has not answered" if state.settling else f"it has not reported {self._sim_s(state)} s"
@@ -413,9 +492,24 @@ class Lockstep:
         sent = f"{gate.after} at" if gate.after else "the time"
         who = reason or f"no reply from {_names(publishers)}"
         text = f"lockstep: waiting for {gate} since {waited:.1f} s: {who}, which was sent {sent} {self._sim_s(state)} s"
+        text += self._delivery(state)
         got = len(state.replies)
         text += f"; {got} of {gate.count * len(state.asked)} replies" if got else ""
         return text + (f"; {state.left_out} left out: {_why(state)}" if state.left_out else "")
+
+    def _delivery(self, state: GateState) -> str:
+        """To which endpoints it was sent, and whether they have acknowledged it, where the transport reports that."""
+        topic = state.gate.after or CLOCK
+        is_acknowledged = self._transport.is_acknowledged(topic)
+        if is_acknowledged is None:
+            return ""
+        own = [
+            end.hex()
+            for end, node in self._peers(topic, publishers=False).items()
+            if isinstance(end, bytes) and node in state.nodes.split()
+        ]
+        readers = f"reader {' and '.join(own)}: " if own else ""
+        return f" ({readers}{'acknowledged' if is_acknowledged else 'not acknowledged'})"
 
     def _sim_s(self, state: GateState) -> str:
         return f"{(state.asked[0] if state.asked else self._runner.sim.time_ns) / 1e9:.3f}"

@@ -12,7 +12,7 @@ decides when it takes inputs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
@@ -72,6 +72,14 @@ class Parameter:
         return f"parameter '{self.name}' must be {expected}, not {value}"
 
 
+@dataclass(frozen=True)
+class NodeEnds:
+    """What a node subscribes to and serves; names as on the network."""
+
+    reads: frozenset[str]
+    serves: frozenset[str]
+
+
 class Publisher(Protocol):
     def publish(self, cdr: bytes) -> None:
         """Send an encoded message; never waits long for a slow reader, and is quick without subscribers."""
@@ -104,6 +112,18 @@ class Transport(Protocol):
 
     def peers(self, topic: str, publishers: bool) -> Mapping[Hashable, str]:
         """Other nodes' publishers or subscribers of a topic: what tells them apart -> node, empty where unknown."""
+
+    def described(self, node: str) -> NodeEnds | None:
+        """What another node reads and serves; None: that is not known, or not yet completely."""
+
+    def acquaint(self) -> Callable[[Collection[Hashable]], bool] | None:
+        """Begin to find out whether others have discovered every endpoint of this node; None: that cannot be known.
+
+        Gives a function that answers it for the nodes of some endpoints, while the transport is polled.
+        """
+
+    def is_acknowledged(self, topic: str) -> bool | None:
+        """Whether reliable subscribers have received all that was published on a topic; None: that is not known."""
 
     def ask(self, service: str, type_name: str, request: Mapping[str, Any]) -> Callable[[], Any] | None:
         """Call a service of another node without waiting; None: there is no server yet.

@@ -311,6 +311,9 @@ class Waiter:
         self._actions[number] = action
         self._fired = (ct.c_ssize_t * len(self._actions))()
 
+    def has(self, condition: Entity) -> bool:
+        return condition._ref in self._attached
+
     def detach(self, condition: Entity) -> None:
         _checked(_detach(self._ref, condition._ref), "dds_waitset_detach")
         del self._actions[self._attached.pop(condition._ref)]

@@ -6,7 +6,7 @@ import atexit
 import itertools
 import struct
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,7 +15,7 @@ from microsim.errors import UsageError
 from microsim.messages.checked import decode_request
 from microsim.messages.topics import Qos
 from microsim.messages.types import ENCAPSULATION
-from microsim.ros2.transport import LogLevel, OnMessage, OnRequest
+from microsim.ros2.transport import LogLevel, NodeEnds, OnMessage, OnRequest
 from microsim.ros2.transport.cdr_endpoints import CdrWriter, instance_handle, matched
 from microsim.ros2.transport.dds_domain import ReceivingThreads, domain_id, interfaces, uses_multicast
 from microsim.ros2.transport.dds_graph import Graph, announced, dds_type, type_hash_data, user_data_of
@@ -328,6 +328,7 @@ class DdsTransport(StandaloneNode):
         names = arguments.node, arguments.namespace, arguments.enclave
         self.graph = Graph(*names, lambda text: self.log("warn", text), reports_types)
         self.unacknowledged: dict[CdrWriter, None] = {}  # written to since the last `wait_for_acks`
+        self._published: dict[str, DdsPublisher] = {}
         self._waiting: list[DdsServer] = []  # with answers they could not give yet
         self._fast_dds: FastDdsServices | None = None  # made with the first service or client
         self._clients: dict[tuple[str, str], Client] = {}
@@ -337,7 +338,8 @@ class DdsTransport(StandaloneNode):
         atexit.register(self.close)  # so that peers see the node leave at once, without a timeout
 
     def publisher_at(self, topic: str, type_name: str, qos: Qos) -> DdsPublisher:
-        return DdsPublisher(self, topic, type_name, qos, lifespan_s=None)
+        self._published[topic] = DdsPublisher(self, topic, type_name, qos, lifespan_s=None)
+        return self._published[topic]
 
     @cached_property
     def view(self) -> GraphView:
@@ -350,6 +352,28 @@ class DdsTransport(StandaloneNode):
         view = self.view
         found = view.on(self.arguments.topic(topic), publishers)
         return {each.guid: view.owner(each) for each in found if not each.guid.startswith(view.own)}
+
+    def described(self, node: str) -> NodeEnds | None:
+        view = self.view
+        guids = [guid for nodes in view.nodes.values() for name, own in nodes if name == node for guid in own]
+        if not guids or not all(guid in view.endpoints for guid in guids):
+            return None
+        from microsim.ros2.transport.graph_view import servers
+
+        readers = [end for guid in guids if not (end := view.endpoints[guid]).is_writer]
+        reads = frozenset(each.name for each in readers if each.topic.startswith("rt/"))
+        return NodeEnds(reads, frozenset(each.name for each in servers(readers)))
+
+    def acquaint(self) -> Callable[[Collection[Hashable]], bool] | None:
+        from microsim.ros2.transport.introduction import Introduction
+
+        if not self.graph.is_announced:
+            self.graph.announce()
+        return Introduction(self.graph).is_over
+
+    def is_acknowledged(self, topic: str) -> bool | None:
+        publisher = self._published.get(self.arguments.topic(topic))
+        return None if publisher is None else publisher.writer.wait_for_acks(0.0)
 
     def ask(self, service: str, type_name: str, request: Mapping[str, Any]) -> Callable[[], Any] | None:
         client = self.client(self.arguments.service(service), known_service(type_name))

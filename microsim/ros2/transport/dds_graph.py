@@ -106,16 +106,19 @@ class Graph:
         return reader
 
     def drop(self, endpoint: CdrReader | CdrWriter) -> None:
-        """Delete an endpoint of `reader` or `writer`."""
+        """Delete an endpoint."""
         if isinstance(endpoint, CdrReader):
             entities: list[Any] = [endpoint.has_data, endpoint.reader]
-            self._readers.remove(endpoint.reader.guid.bytes)
         else:
             entities = [endpoint.writer]
-            self._writers.remove(endpoint.writer.guid.bytes)
-        self.is_announced = False
+        guid = entities[-1].guid.bytes
+        for own in (self._readers, self._writers):
+            if guid in own:
+                own.remove(guid)
+                self.is_announced = False
         for entity in entities:
-            self.waiter.detach(entity)
+            if self.waiter.has(entity):
+                self.waiter.detach(entity)
             self._entities = [each for each in self._entities if each is not entity]
             entity.__del__()  # deletes it in the library, now
 
@@ -126,6 +129,14 @@ class Graph:
         reader = CdrReader(self.keep(made), _MANY)
         self.waiter.attach(self.keep(reader.has_data), on_data)
         return reader
+
+    def discovery_writer(self) -> CdrWriter:
+        """A further one that announces this node; does not count as the node's."""
+        topic = self._topic(DISCOVERY_TOPIC, DISCOVERY_TYPE)
+        made = DataWriter(self._publisher, topic, quality(DISCOVERY_QOS, type_hash_data(DISCOVERY_TYPE)))
+        writer = CdrWriter(self.keep(made), topic)
+        writer.write(self._entities_info(is_open=True))
+        return writer
 
     def idle_reader(self, topic: str, type_name: str) -> None:
         """A reader that is never read and does not count as the node's."""

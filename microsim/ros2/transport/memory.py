@@ -9,14 +9,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from microsim import messages as wire
 from microsim.errors import UsageError
 from microsim.messages.topics import Qos
-from microsim.ros2.transport import OnMessage, OnRequest
+from microsim.ros2.transport import NodeEnds, OnMessage, OnRequest
 from microsim.ros2.transport.standalone import ROSOUT_TOPIC, NotYet, StandaloneNode, answer, known_service, known_type
 
 
@@ -132,6 +132,16 @@ class MemoryTransport(StandaloneNode):
                 self.bus.publishers if publishers else self.bus.subscriptions
             )
             return {id(each): each.owner.node_name for each in ends if each.topic == name and each.owner is not self}
+
+    def described(self, node: str) -> NodeEnds | None:
+        with self.bus.changed:
+            reads = {each.topic for each in self.bus.subscriptions if each.owner.node_name == node}
+            serves = {each.name for each in self.bus.servers.values() if each.owner.node_name == node}
+            is_there = reads or serves or any(each.owner.node_name == node for each in self.bus.publishers)
+        return NodeEnds(frozenset(reads), frozenset(serves)) if is_there else None
+
+    def acquaint(self) -> Callable[[Collection[Hashable]], bool] | None:
+        return lambda ends: True
 
     def wait_for_acks(self, timeout_s: float) -> bool:
         """Until the subscribers of other threads have taken everything; those of this thread cannot meanwhile."""

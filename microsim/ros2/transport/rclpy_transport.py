@@ -6,7 +6,7 @@ import importlib
 import os
 import re
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -24,7 +24,16 @@ from rclpy.type_support import check_for_type_support
 from microsim.errors import UsageError
 from microsim.messages import fill
 from microsim.messages.topics import Qos
-from microsim.ros2.transport import LogLevel, MissingTypeError, OnMessage, OnRequest, OnSet, Parameter, Value
+from microsim.ros2.transport import (
+    LogLevel,
+    MissingTypeError,
+    NodeEnds,
+    OnMessage,
+    OnRequest,
+    OnSet,
+    Parameter,
+    Value,
+)
 from microsim.ros2.transport.standalone import NotYet, whole_bounds
 
 CALLBACKS_PER_POLL = 200  # a flood of messages must not hold up the tick
@@ -207,6 +216,22 @@ class RclpyTransport:
         found = node.get_publishers_info_by_topic(name) if publishers else node.get_subscriptions_info_by_topic(name)
         named = {bytes(each.endpoint_gid): f"{each.node_namespace.rstrip('/')}/{each.node_name}" for each in found}
         return {gid: name for gid, name in named.items() if name != self.node_name}
+
+    def described(self, node: str) -> NodeEnds | None:
+        namespace, _, name = node.rpartition("/")
+        try:
+            reads = self._node.get_subscriber_names_and_types_by_node(name, namespace or "/")
+            serves = self._node.get_service_names_and_types_by_node(name, namespace or "/")
+        except RuntimeError:  # it is not known yet, or has left
+            return None
+        return NodeEnds(*(frozenset(name for name, _ in found) for found in (reads, serves)))
+
+    def acquaint(self) -> Callable[[Collection[Hashable]], bool] | None:
+        """No RMW reports it."""
+        return None
+
+    def is_acknowledged(self, topic: str) -> bool | None:
+        return None
 
     def wait_for_acks(self, timeout_s: float) -> bool:
         """Give subscribers time to read. No RMW reports acknowledgements soon: Fast DDS needs up to 3 s for one."""

@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from microsim import messages as wire
 from microsim.errors import UsageError, did_you_mean
 from microsim.messages.topics import Qos
-from microsim.ros2.transport import LogLevel, MissingTypeError, OnRequest, OnSet, Parameter, Publisher, Value
+from microsim.ros2.transport import LogLevel, MissingTypeError, NodeEnds, OnRequest, OnSet, Parameter, Publisher, Value
 from microsim.ros2.transport.ros_arguments import LEVELS, parse_ros_arguments
 
 ROSOUT = "/rosout"  # global, whatever the node's namespace
@@ -59,6 +59,15 @@ class StandaloneNode(ABC):
 
     def peers(self, topic: str, publishers: bool) -> dict[Hashable, str]:
         return {}
+
+    def described(self, node: str) -> NodeEnds | None:
+        return None
+
+    def acquaint(self) -> Callable[[Collection[Hashable]], bool] | None:
+        return None
+
+    def is_acknowledged(self, topic: str) -> bool | None:
+        return None
 
     def has_received_all(self, timeout_s: float) -> bool:
         return True

@@ -116,7 +116,7 @@ class Loop:
         self.runner, self.sim = self.node.runner, self.node.sim
         self.inputs: list[tuple[int, Any]] = []
         self.runner.listen(inputs=lambda tick, item: self.inputs.append((tick, item)))
-        self.waits: list[tuple[int, str, str, float]] = []
+        self.waits: list[tuple[int, str, str, float, str]] = []
         self.runner.listen(waits=lambda *facts: self.waits.append(facts))
 
     def rover(self, answer: Reply = proportional, kind: str = TWIST) -> Replier:

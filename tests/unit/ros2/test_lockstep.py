@@ -53,7 +53,7 @@ def test_a_reply_counts_in_the_tick_after_the_message_it_answers() -> None:
         loop.runner.run(12)
     period = 60 // 30  # ticks between two messages of odometry
     assert [tick for tick, _ in loop.inputs] == list(range(0, 12, period))
-    assert [(tick, topic, nodes) for tick, topic, nodes, _ in loop.waits] == [
+    assert [facts[:3] for facts in loop.waits] == [
         (tick, "/rover/cmd_vel", "/rover_controller") for tick in range(0, 12, period)
     ]
 
