@@ -37,6 +37,7 @@ class GateState:
     replies: deque[tuple[int | None, Deliver]] = field(default_factory=deque)  # stamp, and what takes it
     owed: int = 0  # replies to messages that no longer matter: they are left out when they arrive
     doubtful: deque[tuple[int | None, Deliver]] = field(default_factory=deque)  # taken for such, since the gate closed
+    doubted_at: float = 0.0  # when the latest of these came: if it was late, the next comes soon
     left_out: int = 0  # replies that did not count, and
     latest_stamp: int | None = None  # the stamp of the latest of them [ns]
     had_surplus: bool = False  # once, more replies had arrived than were asked for
@@ -78,6 +79,7 @@ class GateState:
         if self.owed or not self._counts(stamp) or len(self.replies) >= MOST_REPLIES:
             if self.owed and self.asked:
                 self.doubtful.append((stamp, deliver))
+                self.doubted_at = now
             self.owed = max(self.owed - 1, 0)
             self.left_out += 1
             self.latest_stamp = stamp

@@ -102,6 +102,7 @@ class Lockstep:
         self._recovering: dict[str, Settling] = {}  # by what a gate awaits: whether its node has handled everything
         self._meeting = self._new_meeting()
         self._lacks = ""  # what is not known yet of the nodes
+        self._looked_at = now()  # for further subscriptions of theirs
         self.has_begun = False
         self.missed = 0  # gates that were passed without their replies
         self._began_at = runner.clock.now()
@@ -282,10 +283,25 @@ class Lockstep:
         for topic in sorted(inputs):
             for deliver in inputs[topic]:
                 deliver()
+        now = self._runner.clock.now()
+        if now - self._looked_at >= LOOK_S:
+            self._looked_at = now
+            self._look_for_subscriptions()
         self._ahead = 0 if opened or self._readers else self._ahead + 1
         if self._ahead >= TICKS_AHEAD:
             self._transport.wait_for_acks(ACKNOWLEDGED_S)
             self._ahead = 0
+
+    def _look_for_subscriptions(self) -> None:
+        """A node may subscribe during the run: from then on it is asked about that topic, too."""
+        for node, topics in self._meeting.newly_read().items():
+            text = f"{node} has subscribed to {' and '.join(sorted(topics))} during the run"
+            self._runner.note("warn", f"lockstep: {text}: what it received before depends on timing")
+            self._distrust(node, text)
+            self._meeting.reads[node] |= topics
+            if node in self._meeting.asked:
+                for topic in self._meeting.reads[node]:
+                    self._readers[topic] = tuple(sorted({*self._readers.get(topic, ()), node}))
 
     def _has_handled(self, state: GateState) -> bool:
         """Whether its replies show that its node has handled what it was sent last."""
@@ -399,16 +415,26 @@ class Lockstep:
         if now - state.looked_at >= LOOK_S:
             state.looked_at = now
             self._look_for_newcomers(state)
-        if state.gate.policy != "wait" and waited >= state.gate.patience_s:
+        patient_since = max(state.closed_at, state.doubted_at)
+        if state.doubtful and now - patient_since >= state.gate.patience_s:
+            self._stop_doubting(state)
+        if state.gate.policy != "wait" and now - patient_since >= state.gate.patience_s:
             if state.gate.policy == "fail":
                 raise LockstepError(self._text(state, waited))
             self._pass(state, waited)
             return
         self._report(state, waited)
 
+    def _stop_doubting(self, state: GateState) -> None:
+        """A reply that was taken for an older one counts after all, as none followed.
+
+        But a node that can be asked has not handled the message yet: what it sent answers an older one.
+        """
+        if state.gate.awaited not in self._recovering:
+            state.recover(self._runner.clock.now())
+
     def _pass(self, state: GateState, waited: float) -> None:
-        """Continue without what is missing; a reply that was taken for an older one counts after all."""
-        state.recover(self._runner.clock.now())
+        """Continue without what is missing."""
         if state.is_closed or self._unsent:
             self.missed += 1
             self._warn(f"{self._text(state, waited)}: continued without it")

@@ -12,7 +12,7 @@ from microsim.ros2.gate_state import Peers, Settling, probe_of
 from microsim.ros2.transport import NodeEnds, Transport
 
 PATIENCE_S = 10.0  # without news: what is not known by then never will be, and is reported
-SILENT_S = 3.0  # a node that reads one topic need not answer, but one that answers has made all its endpoints
+SILENT_S = 3.0  # the same for what matters less: a node that reads one topic need not answer
 
 
 class NodeMeeting:
@@ -23,6 +23,7 @@ class NodeMeeting:
         self._transport, self._now = transport, now
         self._names = {transport.resolved(topic): topic for topic in topics}
         self._ends: Peers = {}
+        self._about: dict[str, NodeEnds | None] = {}  # by node
         self._since = now()  # there were no news
         self._settling = Settling(transport, now, insists=True)
         self._questioned: set[str] = set()  # nodes that were asked whether they run
@@ -40,9 +41,13 @@ class NodeMeeting:
         self._ends = ends
         is_late = self._now() - self._since > PATIENCE_S
         nodes = sorted(set(ends.values()) - {""})
-        if "" in ends.values() and not is_late:
+        # beside nodes with names, one without may be the rest of a node that was killed
+        is_stale = bool(nodes) and self._now() - self._since > SILENT_S
+        if "" in ends.values() and not (is_late or is_stale):
             return "the name of a node"
         about = {node: self._transport.described(node) for node in nodes}
+        if about != self._about:
+            self._about, self._since = about, self._now()
         incomplete = [node for node in nodes if about[node] is None]
         if incomplete and not is_late:
             return f"all endpoints of {_joined(incomplete)}"
@@ -88,10 +93,19 @@ class NodeMeeting:
         named = [end for end, node in self._ends.items() if node]
         if self._introduced is not None and not self._introduced(named):
             return f"{_joined(nodes)} to discover this node"
-        is_certain = self._introduced is not None and self.asked == set(nodes) and not self._settling.silent
-        if not is_certain and self._now() - self._since < self._transport.discovery_s:
+        if self._now() - self._since < self._transport.discovery_s:
             return f"{_joined(nodes)} to make further endpoints, {self._transport.discovery_s:g} s after the latest"
         return ""
+
+    def newly_read(self) -> dict[str, frozenset[str]]:
+        """By node: topics of the run that it has begun to read since the meeting was over."""
+        found = {}
+        for node, before in self.reads.items():
+            ends = self._transport.described(node)
+            now = {self._names[topic] for topic in ends.reads if topic in self._names} if ends is not None else set()
+            if more := now - before:
+                found[node] = frozenset(more)
+        return found
 
 
 _OF_EVERY_NODE = frozenset({"/clock", "/parameter_events"})

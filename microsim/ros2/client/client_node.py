@@ -112,6 +112,8 @@ class ClientNode:
             add_types(folder)
         arguments = [*(["--ros-args"] if "--ros-args" not in ros_args else []), *ros_args]
         silent = ["--ros-args", "--disable-rosout-logs", "--disable-stdout-logs"]
+        self._is_named = bool(name)
+        self._offers_parameters = False
         name = name or f"_microsim_{os.getpid()}"
         self._transport = DdsTransport(name, [*arguments, *silent], reports_types=False)
         self._scout = scout  # is found by others as long as it is kept
@@ -359,6 +361,9 @@ class ClientNode:
         type_name = self.type_name(type or self._type_to_send(name, timeout))
 
         def make() -> ClientPublisher:
+            if self._is_named and not self._offers_parameters:  # as every node of ROS 2; lockstep asks through them
+                self._offers_parameters = True
+                self._transport.declare([], lambda changes: "")
             if (name, type_name) not in self._publishers:
                 latched = any(each.qos.latched for each in self.view.on(name, is_writer=False))
                 chosen = qos or Qos(DEFAULT_QOS.depth, latched=latched)

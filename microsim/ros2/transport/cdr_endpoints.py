@@ -34,6 +34,7 @@ _RESTRICT_DATA_REPRESENTATION = 1 << 7
 _ONE_OCTET = (0x01 << 24) | (0x01 << 16)  # instruction: an octet, at offset 0
 _FATAL, _ERROR = 1, 2  # categories of the library's log
 _TYPE_OFFSET = 24  # [byte] in the library's struct of encoded data: after a pointer, hash, count and kind
+_AFTER_OTHERS = 1 << 30  # number of the first condition whose action comes last
 _SMALL = 4096  # [byte] written without letting other threads run: done in microseconds
 
 
@@ -304,8 +305,8 @@ class Waiter:
         self._attached: dict[int, int] = {}  # reference of a condition -> number of its action
         self._fired = (ct.c_ssize_t * 1)()
 
-    def attach(self, condition: Entity, action: Callable[[], None]) -> None:
-        number = next(self._numbers)
+    def attach(self, condition: Entity, action: Callable[[], None], is_last: bool = False) -> None:
+        number = next(self._numbers) + _AFTER_OTHERS * is_last
         _checked(_attach(self._ref, condition._ref, number), "dds_waitset_attach")
         self._attached[condition._ref] = number
         self._actions[number] = action
@@ -319,10 +320,7 @@ class Waiter:
         del self._actions[self._attached.pop(condition._ref)]
 
     def wait(self, timeout_ns: int) -> list[Callable[[], None]]:
-        """The actions of the conditions that are true, in the order in which they were attached.
-
-        So a node that subscribes before it serves handles a command before a request that was sent after it.
-        """
+        """The actions of the conditions that are true, in the order in which they were attached."""
         fired = self._fired
         wait = _wait if timeout_ns > 0 else _look
         count = _checked(wait(self._ref, fired, len(fired), timeout_ns), "dds_waitset_wait")

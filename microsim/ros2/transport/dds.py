@@ -25,6 +25,7 @@ from microsim.ros2.transport.standalone import ROSOUT_TOPIC, NotYet, StandaloneN
 
 if TYPE_CHECKING:
     from microsim.ros2.transport.graph_view import GraphView
+    from microsim.ros2.transport.introduction import Introduction
 
 SERVICE_QOS = Qos(1000)  # rmw keeps all requests; a bound keeps a flood out of memory
 REQUESTS_PER_POLL = 32
@@ -120,7 +121,9 @@ class DdsServer:
         identity = f"serviceid={graph.unique_id()};"
         if fast_dds is not None:  # rtps_participant.py says why, and why readers come before the writer
             graph.idle_reader(f"rq{name}Request", f"{type_name}_Request")
-        self._requests = graph.reader(f"rq{name}Request", f"{type_name}_Request", SERVICE_QOS, self._receive, identity)
+        requests = f"rq{name}Request", f"{type_name}_Request", SERVICE_QOS
+        # as in executors of ROS 2: a node that answers has handled the messages that it received before
+        self._requests = graph.reader(*requests, self._receive, identity, is_last=True)
         self._replies = graph.writer(f"rr{name}Reply", f"{type_name}_Response", SERVICE_QOS, identity)
         if fast_dds is not None:
             fast_dds.serve(name, type_name, identity, self._receive_from_fast_dds)
@@ -329,6 +332,7 @@ class DdsTransport(StandaloneNode):
         self.graph = Graph(*names, lambda text: self.log("warn", text), reports_types)
         self.unacknowledged: dict[CdrWriter, None] = {}  # written to since the last `wait_for_acks`
         self._published: dict[str, DdsPublisher] = {}
+        self._introduction: Introduction | None = None
         self._waiting: list[DdsServer] = []  # with answers they could not give yet
         self._fast_dds: FastDdsServices | None = None  # made with the first service or client
         self._clients: dict[tuple[str, str], Client] = {}
@@ -369,7 +373,10 @@ class DdsTransport(StandaloneNode):
 
         if not self.graph.is_announced:
             self.graph.announce()
-        return Introduction(self.graph).is_over
+        if self._introduction is not None:
+            self._introduction.close()
+        self._introduction = Introduction(self.graph)
+        return self._introduction.is_over
 
     def is_acknowledged(self, topic: str) -> bool | None:
         publisher = self._published.get(self.arguments.topic(topic))

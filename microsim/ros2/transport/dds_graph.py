@@ -91,8 +91,12 @@ class Graph:
         on_data: Callable[[], None],
         user_data: str = "",
         from_others: bool = False,
+        is_last: bool = False,
     ) -> CdrReader:
-        """`from_others`: never matched with a writer of this participant, that is, of this node."""
+        """`from_others`: never matched with a writer of this participant, that is, of this node.
+
+        `is_last`: what waits here is taken after all others, such as requests after messages.
+        """
         settings = quality(qos, user_data + type_hash_data(type_name), ignore_local=from_others)
         made = self.keep(DataReader(self._subscriber, self._topic(topic, type_name), settings))
         self._readers.append(made.guid.bytes)
@@ -100,7 +104,7 @@ class Graph:
         if self._type_mismatches is not None:
             self._type_mismatches.want(topic, dds_type(type_name))
         reader = CdrReader(made, qos.depth)
-        self.waiter.attach(self.keep(reader.has_data), on_data)
+        self.waiter.attach(self.keep(reader.has_data), on_data, is_last)
         made.set_status_mask(DDSStatus.RequestedIncompatibleQos)
         self.waiter.attach(made, lambda: self._mismatch(mismatch(made), topic))
         return reader
@@ -193,7 +197,7 @@ class Graph:
             with suppress(DDSException):
                 bell.set(True)
 
-        self.waiter.attach(bell, hear)
+        self.waiter.attach(bell, hear, is_last=True)  # it rings for requests
         return ring
 
     def keep(self, entity: Any) -> Any:

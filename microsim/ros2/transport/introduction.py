@@ -24,7 +24,7 @@ class Introduction:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._met: set[bytes] = set()  # participants that know our readers
-        self._is_over = False
+        self._is_open, self._is_over = True, False
         self._met_all_s = 0.0
         self._reader = graph.discovery_reader(self._hear)
         self._writer = graph.discovery_writer()
@@ -43,6 +43,9 @@ class Introduction:
         return True
 
     def close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
         self._graph.drop(self._reader)
         self._graph.drop(self._writer)
 

@@ -320,8 +320,11 @@ class ServiceParticipant(threading.Thread):
             self.wake()
 
     def _server(self, client: rtps.ServiceEnds) -> tuple[rtps.Peer, bytes] | None:
-        """A peer with a server, and the GUID of its reader, which has matched the client's writer."""
-        for peer in self._peers.values():
+        """The newest peer with a server, and the GUID of its reader, which has matched the client's writer.
+
+        An older one may have been killed: it stays until its lease ends.
+        """
+        for peer in reversed(self._peers.values()):
             if any(each.names == client.received for guid, each in peer.endpoints.items() if not rtps.is_reader(guid)):
                 for guid, each in peer.endpoints.items():
                     if each.names == client.sent and (client.writer, guid) in peer.listeners:

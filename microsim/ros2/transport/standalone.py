@@ -190,7 +190,8 @@ class ParameterServer:
             self._types[parameter.name] = type_of(parameter.value)
             self._values[parameter.name] = parameter.value
             self._on_set[parameter.name] = on_set
-        self._event(new=[parameter.name for parameter in parameters])
+        if parameters:
+            self._event(new=[parameter.name for parameter in parameters])
 
     def show(self, values: Mapping[str, Value]) -> None:
         """Values that changed inside the node: `on_set` is not called, but names and types must be right."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from microsim.errors import MicroSimError
 from microsim.messages.topics import Qos
 from microsim.ros2.gate_state import GateProposal
 from microsim.ros2.lockstep import Lockstep, LockstepError
+from microsim.ros2.transport import Parameter
 from microsim.ros2.transport.memory import MemoryTransport
 from microsim.runner import Watcher
 from microsim.scenario.gates import refuse_gates
@@ -296,6 +298,45 @@ def test_a_gate_may_continue_without_the_reply_which_is_left_out_when_it_comes()
     assert 4 not in taken, "it came too late"
     assert all(value == tick // 2 + 1 for tick, value in taken.items()), "each counts for the message it answers"
     assert "continued without it" in loop.notes()
+
+
+@pytest.mark.parametrize("can_be_asked", [True, False])
+@pytest.mark.parametrize("silent", [range(3, 4), range(1, 4), (3, 5, 6)])
+def test_a_node_that_was_silent_is_heard_again(silent: Sequence[int], can_be_asked: bool) -> None:
+    loop = Loop(world({**ROVER, "within": 0.3, "on_stall": "continue"}))
+
+    def answer(message: Any) -> Sequence[tuple[float, int]]:
+        return [] if len(node.heard) in silent else [(0.1 * len(node.heard), 0)]
+
+    node = loop.rover(answer)
+    if can_be_asked:
+        node.transport.declare([Parameter("gain", 1.0)], lambda changes: "")
+    with ended(node):
+        loop.runner.run(20)
+    taken = {tick: round(10 * item.values[0]) for tick, item in loop.inputs}
+    assert taken == {tick: tick // 2 + 1 for tick in range(0, 20, 2) if tick // 2 + 1 not in silent}
+    assert isinstance(loop.node.lockstep, Lockstep)
+    assert loop.node.lockstep.missed == len(silent)
+
+
+def test_a_late_reply_is_left_out_once_whenever_it_comes() -> None:
+    """The same gate again and again: replies come at once, late, after the next message, or never."""
+    chance = random.Random(5)
+    delays = [chance.choice((0.0, 0.0, 0.25, 0.45, None)) for _ in range(12)]
+    loop = Loop(world({**ROVER, "within": 0.2, "on_stall": "continue"}))
+
+    def answer(message: Any) -> Sequence[tuple[float, int]]:
+        delay = delays[len(node.heard) - 1] if len(node.heard) <= len(delays) else 0.0
+        time.sleep(delay or 0.0)
+        return [] if delay is None else [(0.01 * len(node.heard), 0)]
+
+    node = loop.rover(answer)
+    node.transport.declare([Parameter("gain", 1.0)], lambda changes: "")
+    with ended(node):
+        loop.runner.run(50)
+    taken = {tick: round(100 * item.values[0]) for tick, item in loop.inputs}
+    assert all(value == tick // 2 + 1 for tick, value in taken.items() if tick >= 2 * len(delays) + 2)
+    assert len([tick for tick in taken if tick >= 2 * len(delays) + 2]) == 12, "it has recovered"
 
 
 def test_a_node_that_replies_twice_keeps_its_order_and_is_left_out_when_stamps_tell() -> None:
