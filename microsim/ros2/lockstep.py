@@ -338,11 +338,12 @@ class Lockstep:
         self._take_what_is_known()
         self.has_begun = True
         self._busy.clear()
-        self._close_gates()
+        if self._latest:  # or the run is under way, and the gates are new
+            self._close_gates()
         for state in states:
             state.replies.clear()  # nothing was asked yet, and
             state.owed = 0
-            state.has_newcomers = False
+            state.had_surplus = state.has_newcomers = False
             state.closed_at = state.opened_at = now
         self._unsent = deque(self._latest)
         self._send()
@@ -539,6 +540,10 @@ class Lockstep:
 
     def _sim_s(self, state: GateState) -> str:
         return f"{(state.asked[0] if state.asked else self._runner.sim.time_ns) / 1e9:.3f}"
+
+    def has_surplus(self, gate: Gate) -> bool:
+        """Whether more replies came than it takes."""
+        return self._states[gate.awaited].had_surplus
 
     def status(self) -> tuple[int, str, dict[str, str]]:
         """For /diagnostics: level, message, facts."""

@@ -20,6 +20,7 @@ from microsim.ros2.sim_services import MAX_STEPS, SimServices, SimulationInterfa
 from microsim.ros2.transport import MissingTypeError, Parameter, Publisher, Transport, Value
 from microsim.runner import Pilot, Runner, Watcher
 from microsim.scenario import Scenario, load_scenario
+from microsim.scenario.gates import Gate
 from microsim.scenario.live_changes import at_start
 from microsim.simulation import Simulation
 
@@ -110,9 +111,15 @@ class MicroSimNode:
         """Of the scenario that runs now. A replay has its inputs already."""
         gates = self.sim.scenario.lockstep if self._takes_inputs else ()
         check_gates(self.sim)
-        lockstep = Lockstep(gates, self.runner, self.transport, self._send, self.warn) if gates else None
-        self.lockstep = lockstep
-        self.runner.may_step = None if lockstep is None else lockstep.may_step
+        self.lockstep, self.runner.may_step = None, None
+        if gates:
+            self.use_gates(gates)
+
+    def use_gates(self, gates: Sequence[Gate]) -> Lockstep:
+        """From now on, time stops at these."""
+        self.lockstep = lockstep = Lockstep(gates, self.runner, self.transport, self._send, self.warn)
+        self.runner.may_step = lockstep.may_step
+        return lockstep
 
     def observe(self, watcher: Gatekeeper) -> None:
         """Have messages and inputs go through it; no gate waits any more."""

@@ -6,11 +6,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 import pytest
 
-from tests.interop.driver import REPOSITORY, environment, rclpy_python
+from tests.interop.driver import REPOSITORY, Peer, environment, rclpy_python
 
 GATE = "after: /rover/range/front, expect: /rover/cmd_vel"
 DAWDLING = """
@@ -57,26 +58,123 @@ rclpy.spin(Planner())
 """
 
 
+FIVE = """
+import random, time, rclpy
+from geometry_msgs.msg import Twist
+from nav_msgs.msg import Odometry
+from rclpy.executors import MultiThreadedExecutor, SingleThreadedExecutor
+from rclpy.node import Node
+from sensor_msgs.msg import Imu, LaserScan, NavSatFix, Range
+
+KINDS = {{
+    "odom": (Odometry, "odom"), "imu": (Imu, "imu/data_raw"), "range": (Range, "range/front"),
+    "gps": (NavSatFix, "gps/fix"), "scan": (LaserScan, "scan"),
+}}
+
+class Five(Node):
+    # its commands show the order in which it handled everything
+    def __init__(self):
+        super().__init__("five")
+        self.state = 0.0
+        self.commands = self.create_publisher(Twist, "/rover/cmd_vel", 10)
+        for name in "{order}".split():
+            kind, topic = KINDS[name]
+            self.create_subscription(kind, f"/rover/{{topic}}", lambda m, name=name: self.handle(name, m), 10)
+
+    def handle(self, name, message):
+        time.sleep({longest} * random.random())
+        stamp = message.header.stamp
+        if stamp.sec == stamp.nanosec == 0 and name == "odom":
+            self.state = 0.0  # another run
+        self.state = (0.7 * self.state + 0.1 * list(KINDS).index(name)) % 1.0
+        if name == "range":
+            command = Twist()
+            command.linear.x = 0.2 + self.state
+            self.commands.publish(command)
+
+rclpy.init()
+executor = {executor}()
+executor.add_node(Five())
+executor.spin()
+"""
+ORDERS = ("scan gps range imu odom", "range odom imu gps scan", "odom imu scan gps range")
+FIVE_TOPICS = {
+    "physics_hz": 60,
+    "world_topics": {"occupancy_hz": 0, "markers_hz": 0},
+    "robots": {"rover": {"max_v": 20.0, "gps": {}, "scan": {}}},
+}
+
+
 @contextmanager
-def controller(domain: int, longest_s: float, script: str = DAWDLING) -> Iterator[None]:
-    command = [rclpy_python(), "-c", script.format(longest=longest_s)]
+def node(domain: int, script: str, **values: object) -> Iterator[subprocess.Popen[bytes]]:
+    command = [rclpy_python(), "-c", script.format(**values)]
     with subprocess.Popen(command, cwd=REPOSITORY, env=environment(domain)) as process:
         try:
-            yield
+            yield process
         finally:
             process.kill()
 
 
-def run(domain: int, transport: str, *more: str) -> str:
+def controller(domain: int, longest_s: float, script: str = DAWDLING) -> AbstractContextManager[object]:
+    return node(domain, script, longest=longest_s)
+
+
+def run(domain: int, transport: str, *more: str, scenario: Path | None = None) -> str:
     python = rclpy_python() if transport == "rclpy" else sys.executable
-    fixed = ["--duration", "1", "--json", "--quiet", "--transport", transport, "--robots", "rover"]
+    fixed = ["--duration", "1", "--json", "--quiet", "--transport", transport]
+    fixed += ["--robots", "rover"] if scenario is None else []
     fast = ["--ros-args", "-p", "rover.max_v:=20.0"]  # no command is clamped: each shows in the digest
-    command = [python, "-m", "microsim", "run", "flat", *fixed, *more, *fast]
+    command = [python, "-m", "microsim", "run", str(scenario or "flat"), *fixed, *more, *fast]
     done = subprocess.run(
         command, cwd=REPOSITORY, env=environment(domain), capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr
     return str(json.loads(done.stdout)["digest"])
+
+
+@pytest.fixture
+def five_topics(tmp_path: Path) -> Path:
+    (tmp_path / "five.yaml").write_text(json.dumps(FIVE_TOPICS))
+    return tmp_path / "five.yaml"
+
+
+@pytest.mark.parametrize("executor", ["SingleThreadedExecutor", "MultiThreadedExecutor"])
+@pytest.mark.parametrize("transport", ["dds", "rclpy"])
+def test_a_node_that_reads_five_topics_gives_one_digest_whatever_the_order_of_its_subscriptions(
+    domain: int, transport: str, executor: str, five_topics: Path
+) -> None:
+    digests = set()
+    for order in ORDERS:
+        with node(domain, FIVE, order=order, executor=executor, longest=0.005):
+            digests.add(run(domain, transport, "--lockstep", GATE, scenario=five_topics))
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("transport", ["dds", "rclpy"])
+def test_a_node_that_outlives_runs_gives_each_the_same_digest(domain: int, transport: str, five_topics: Path) -> None:
+    with node(domain, FIVE, order=ORDERS[0], executor="SingleThreadedExecutor", longest=0.0):
+        digests = {run(domain, transport, "--lockstep", GATE, scenario=five_topics) for _ in range(3)}
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("transport", ["dds", "rclpy"])
+def test_a_node_that_is_killed_and_started_again_during_a_run_is_sent_the_gate_again(
+    domain: int, transport: str, five_topics: Path
+) -> None:
+    """With real time, so that it is killed in the middle."""
+    python, values = rclpy_python() if transport == "rclpy" else sys.executable, {"longest": 0.0, "order": ORDERS[1]}
+    options = ["--duration", "3", "--rtf", "1", "--json", "--transport", transport, "--lockstep", GATE]
+    command = [python, "-m", "microsim", "run", str(five_topics), *options]
+    with (
+        subprocess.Popen(command, cwd=REPOSITORY, env=environment(domain), stdout=subprocess.PIPE) as simulator,
+        Peer(domain) as peer,
+    ):
+        peer.subscribe(topic="/clock", type="rosgraph_msgs/msg/Clock")
+        with node(domain, FIVE, executor="SingleThreadedExecutor", **values):
+            peer.wait(topic="/clock", count=30, timeout=60.0)
+        with node(domain, FIVE, executor="SingleThreadedExecutor", **values):
+            output, _ = simulator.communicate(timeout=120.0)
+    assert json.loads(output)["ticks"] == 180
 
 
 @pytest.mark.parametrize("transport", ["dds", "rclpy"])

@@ -240,7 +240,7 @@ def _run(request: RunRequest, interrupts: terminal.Interrupts, recordings: Recor
         start_nodes(request.options.with_node, node, runner, stack)
         proposal = None
         if request.options.lockstep == [AUTO]:
-            from microsim.ros2.gate_state import propose
+            from microsim.ros2.gate_proposal import propose
 
             proposal = propose(node, request.options.json)
         interrupts.runner = runner

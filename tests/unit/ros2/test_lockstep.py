@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from microsim.cli.commands.run import RunOptions, TransportChoice, run
 from microsim.cli.run_parts import with_gates
 from microsim.errors import MicroSimError
 from microsim.messages.topics import Qos
-from microsim.ros2.gate_state import GateProposal
+from microsim.ros2.gate_proposal import GateProposal
 from microsim.ros2.lockstep import Lockstep, LockstepError
 from microsim.ros2.transport import Parameter
 from microsim.ros2.transport.memory import MemoryTransport
@@ -117,9 +118,10 @@ def test_of_inputs_that_pile_up_at_a_gate_the_latest_are_kept(monkeypatch: pytes
     assert [item.values[0] for tick, item in loop.inputs if (tick, item.robot) == (2, "drone")] == [2.0, 3.0, 4.0]
 
 
-def test_a_timer_in_simulated_time_is_waited_for_in_each_period() -> None:
-    loop = Loop(world({"every": 0.05, "expect": "/rover/cmd_vel"}))
-    transport, fired = MemoryTransport("timer", bus=loop.bus), []
+@contextmanager
+def timer_node(loop: Loop) -> Iterator[list[int]]:
+    """A node with a timer of 20 Hz in simulated time, which also reads an IMU; gives when it fired [ns]."""
+    transport, fired = MemoryTransport("timer", bus=loop.bus), list[int]()
     commands = transport.publisher("/rover/cmd_vel", TWIST, Qos(10))
     over = threading.Event()
 
@@ -131,6 +133,7 @@ def test_a_timer_in_simulated_time_is_waited_for_in_each_period() -> None:
             commands.publish(wire.encode(TWIST, wire.new(TWIST)))
 
     transport.subscribe("/clock", "rosgraph_msgs/msg/Clock", Qos(10), on_clock)
+    transport.subscribe("/drone/imu/data_raw", "sensor_msgs/msg/Imu", Qos(10), lambda cdr: None)
 
     def spin() -> None:
         while not over.is_set():
@@ -138,9 +141,17 @@ def test_a_timer_in_simulated_time_is_waited_for_in_each_period() -> None:
 
     thread = threading.Thread(target=spin)
     thread.start()
-    loop.runner.run(31)
-    over.set()
-    thread.join()
+    try:
+        yield fired
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_timer_in_simulated_time_is_waited_for_in_each_period() -> None:
+    loop = Loop(world({"every": 0.05, "expect": "/rover/cmd_vel"}))
+    with timer_node(loop) as fired:
+        loop.runner.run(31)
     assert [tick for tick, _ in loop.inputs] == [3, 6, 9, 12, 15, 18, 21, 24, 27, 30]
     assert fired == [50_000_000 * n for n in range(1, 11)]
 
@@ -534,17 +545,30 @@ def test_gates_of_the_command_line_are_checked(text: str, part: str) -> None:
     assert part in str(caught.value)
 
 
-def test_gates_are_proposed_from_what_nodes_reply_to() -> None:
+def test_gates_are_proposed_that_were_tried() -> None:
     loop = Loop(world(), rtf=5.0)
     proposal = GateProposal(loop.node)
     assert not proposal.block()
     with ended(loop.rover()):
         loop.runner.run(60)
-    expected = "lockstep:\n  - {after: /rover/odom, expect: /rover/cmd_vel} # /rover_controller"
-    with ended(loop.rover()):  # names are those of nodes that are there
-        assert proposal.block() == expected
-    gates = yaml.safe_load(expected)["lockstep"]
+        lines = proposal.block().splitlines()
+    assert lines[0] == "lockstep:"
+    assert lines[1].startswith("  - {after: /rover/odom, expect: /rover/cmd_vel} # /rover_controller; tried: 59 gates")
+    gates = yaml.safe_load("\n".join(lines))["lockstep"]
     assert microsim.load_scenario(world(*gates)).lockstep[0].after == "/rover/odom"
+
+
+def test_a_gate_that_cannot_be_kept_is_not_proposed_but_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A timer in simulated time fires twice for each message of a slow IMU, but it does not answer it."""
+    monkeypatch.setattr("microsim.ros2.gate_proposal.WITHIN_S", 0.5)
+    drone = {"camera": None, "imu": {"hz": 10}, "start": {"map_pose": {"x": 20, "y": 20, "z": 10}}}
+    loop = Loop(world(robots={"drone": drone, "rover": {}}), rtf=5.0)
+    with timer_node(loop):
+        proposal = GateProposal(loop.node)
+        loop.runner.run(120)
+        lines = proposal.block().splitlines()
+    assert "not {after: /drone/imu/data_raw, expect: /rover/cmd_vel, count: 2}: more replies came than" in lines[1]
+    assert "{every: 0.05, expect: /rover/cmd_vel} # /timer; tried: 39 gates opened" in lines[2]
 
 
 def test_a_proposal_does_not_wait_at_the_gates_of_the_scenario() -> None:
