@@ -264,7 +264,8 @@ class Runner:
 
     def run(self, ticks: int | None = None) -> None:
         """Advance that many ticks, or until `stop`. Tick 0 is handed out first."""
-        self._started_s, self._ended_s = self.clock.now(), 0.0
+        self._started_s = self._paused_at = self.clock.now()
+        self._ended_s = 0.0
         self._lap = self._totals()
         self.pacer.anchor(self.sim.tick, self._started_s)
         for watcher in self.watchers:

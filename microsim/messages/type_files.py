@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from itertools import islice
@@ -66,8 +66,34 @@ def _is_found(type_name: str) -> bool:
         for prefix in filter(None, os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep)):
             folder = Path(prefix, "share", package)
             if folder.is_dir() and next(_files(folder), None) is not None:
-                return any(each.startswith(type_name) for each in add_types(folder))
+                return any(each.startswith(type_name) for each in _readable_types(folder, type_name))
     return False
+
+
+def _readable_types(folder: Path, wanted: str) -> list[str]:
+    """Add the types of an installed package that can be read. Others are left out, unless it is the wanted one."""
+    found: dict[str, Any] = {}
+    for path in sorted(_files(folder), key=lambda path: (path.suffix != ".idl", path)):
+        try:
+            found |= _read(path)
+        except UsageError:
+            if path.stem == wanted.rpartition("/")[2]:
+                raise
+    while lacking := {name: part for name in found for part in _named(found[name]) if not _is_there(part, found)}:
+        for name, part in lacking.items():
+            if name.startswith(wanted):
+                raise UsageError(f"types: {folder}: {name} needs {part}: {_why_missing(part)}")
+            del found[name]
+    _register(found, str(folder))
+    return sorted(found)
+
+
+def _is_there(part: str, found: Mapping[str, Any]) -> bool:
+    return part in found or types.is_known(part)
+
+
+def _why_missing(part: str) -> str:
+    return "wstring is not supported" if part.endswith("/wstring") else f"{part} is not defined"
 
 
 def known_types() -> list[str]:
@@ -174,9 +200,9 @@ def _register(found: dict[str, Any], where: str) -> None:
     store = types.store_with("")
     for name, definition in found.items():
         for part in _named(definition):
-            if part not in found and not types.is_known(part):
-                missing = "wstring is not supported" if part.endswith("/wstring") else f"{part} is not defined"
-                raise UsageError(f"types: {where}: {name} needs {part}: {missing}; name that package's folder too")
+            if not _is_there(part, found):
+                missing = f"{_why_missing(part)}; name that package's folder too"
+                raise UsageError(f"types: {where}: {name} needs {part}: {missing}")
     changed = [name for name, definition in found.items() if store.fielddefs.get(name, definition)[1] != definition[1]]
     for name in changed:
         for known in (store.fielddefs, store.types, store.cache):

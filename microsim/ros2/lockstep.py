@@ -34,6 +34,7 @@ from microsim.runner import Runner
 from microsim.scenario.gates import PATIENCE_S, Gate
 from microsim.simulation import Simulation
 
+START_S = 3.0  # of wall time, after which it is reported for whom the start waits, and
 STALL_S = 1.0  # of wall time, after which a wait is reported, and
 REPEAT_S = 10.0  # how often again
 LOOK_S = 0.2  # between two looks at the graph while waiting
@@ -490,7 +491,7 @@ class Lockstep:
 
     def _report(self, state: GateState, waited: float) -> None:
         now = self._runner.clock.now()
-        if waited >= STALL_S and now - state.reported_at >= REPEAT_S:
+        if waited >= (STALL_S if self.has_begun else START_S) and now - state.reported_at >= REPEAT_S:
             state.reported_at = now
             self._warn(self._text(state, waited))
 

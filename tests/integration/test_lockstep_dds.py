@@ -151,6 +151,20 @@ def test_a_node_that_faults_stop_and_kill_gives_one_digest_which_is_another_than
     assert runs[0]["ticks"] == 60
 
 
+def test_a_run_that_starts_paused_waits_for_somebody_to_resume_it() -> None:
+    with pytest.raises(microsim.errors.UsageError, match="--paused: nothing could resume the run"):
+        run(RunOptions("flat", duration=1.0, rtf=0.0, paused=True, quiet=True))
+    command = [sys.executable, "-m", "microsim", "run", "flat", "--paused", "--duration", "0.2", "--transport", "dds"]
+    with subprocess.Popen([*command, "--json", "--quiet"], cwd=ROOT, stdout=subprocess.PIPE) as process:
+        with microsim.connect() as node:
+            assert node.wait_until(lambda: "/sim/pause" in node.view.services(), PATIENCE_S)
+            node.call("/sim/step_once", {}, type="std_srvs/srv/Trigger", timeout=PATIENCE_S)
+            assert process.poll() is None
+            node.call("/sim/pause", {"data": False}, type="std_srvs/srv/SetBool", timeout=PATIENCE_S)
+        output, _ = process.communicate(timeout=PATIENCE_S)
+    assert json.loads(output)["ticks"] == 12
+
+
 def test_faults_of_nodes_need_a_node_that_the_run_starts() -> None:
     with pytest.raises(microsim.errors.UsageError, match="a run without --with COMMAND does not support node:pause"):
         run(RunOptions("flat", duration=1.0, rtf=0.0, inject=["node:pause@1s-2s"], quiet=True))

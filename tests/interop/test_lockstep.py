@@ -79,9 +79,9 @@ class Five(Node):
         self.commands = self.create_publisher(Twist, "/rover/cmd_vel", 10)
         for name in "{order}".split():
             kind, topic = KINDS[name]
-            self.create_subscription(kind, f"/rover/{{topic}}", lambda m, name=name: self.handle(name, m), 10)
+            self.create_subscription(kind, f"/rover/{{topic}}", lambda m, name=name: self.take_one(name, m), 10)
 
-    def handle(self, name, message):
+    def take_one(self, name, message):
         time.sleep({longest} * random.random())
         stamp = message.header.stamp
         if stamp.sec == stamp.nanosec == 0 and name == "odom":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -33,6 +34,12 @@ _WITH = (
 )
 
 
+class NodeTransport(str, Enum):
+    auto = "auto"
+    dds = "dds"
+    rclpy = "rclpy"
+
+
 class CheckOptions(NamedTuple):
     scenarios: Annotated[
         list[str] | None,
@@ -52,6 +59,9 @@ class CheckOptions(NamedTuple):
     duration: Annotated[
         float, option("--duration TIME", "With --with and no mission: simulated time.", parser=seconds)
     ] = 10.0
+    transport: Annotated[
+        NodeTransport | None, option("--transport", "With --with: as in `microsim run`.", show_default="auto")
+    ] = None
     json: Annotated[bool, flag("--json", "Print the result as one line of JSON.")] = False
     quiet: QuietOption = False
     report: ReportOptions = ReportOptions()
@@ -87,6 +97,8 @@ def check(options: CheckOptions) -> int:
         return _check_node(options, options.with_node)
     if options.lockstep:
         raise UsageError("--lockstep is for --with COMMAND, which starts the node that replies")
+    if options.transport is not None:
+        raise UsageError("--transport is for --with COMMAND; other checks run without ROS 2")
     cases = _cases(options)
     tried = environments(options.slow)
     with interruptible(), tempfile.TemporaryDirectory(prefix="microsim-check-") as folder:
@@ -310,7 +322,8 @@ def _run_arguments(options: CheckOptions) -> list[str]:
     gates: list[Any] = [gate for text in options.lockstep or () for gate in gates_from_text(text)]
     if not (gates or load_scenario(scenario).lockstep or any(load_mission(each).lockstep for each in missions)):
         raise UsageError("nothing waits for the node: add --lockstep 'after: TOPIC, expect: TOPIC'")
-    arguments = [scenario, *(word for text in options.lockstep or () for word in ("--lockstep", text))]
+    arguments = [scenario, *(("--transport", options.transport.value) if options.transport is not None else ())]
+    arguments += [*(word for text in options.lockstep or () for word in ("--lockstep", text))]
     return [*arguments, *(("--mission", missions[0]) if missions else ("--duration", str(options.duration)))]
 
 

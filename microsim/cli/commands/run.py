@@ -99,6 +99,9 @@ class RunOptions(NamedTuple):
     ] = None
     rtf: Annotated[float | None, option("--rtf X", _RTF, parser=real_time_factor, show_default="1")] = None
     transport: Annotated[TransportChoice | None, option("--transport", _TRANSPORT, show_default="auto")] = None
+    paused: Annotated[
+        bool, flag("--paused", "Start paused, after tick 0: resume with /sim/pause, the page or the dashboard.")
+    ] = False
     headless: Annotated[bool, flag("--headless", "No dashboard; progress on one line.")] = False
     digest: Annotated[bool, flag("--digest", "Print the SHA-256 over every message, alone on the last line.")] = False
     telemetry: Annotated[
@@ -238,6 +241,10 @@ def _run(request: RunRequest, interrupts: terminal.Interrupts, recordings: Recor
         if request.options.from_state is not None:
             run_parts.resume(request.options.from_state, runner)
         start_nodes(request.options.with_node, node, runner, stack)
+        if request.options.paused:
+            if node is None and not request.options.viewer.is_requested:
+                raise UsageError("--paused: nothing could resume the run: leave out --transport none and --rtf 0")
+            runner.pause(True)
         proposal = None
         if request.options.lockstep == [AUTO]:
             from microsim.ros2.gate_proposal import propose

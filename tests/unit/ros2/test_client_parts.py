@@ -129,6 +129,27 @@ def test_types_of_other_versions_of_ros2_are_found() -> None:
     assert not find_type("nav_msgs/msg/Nothing")
 
 
+def test_a_type_that_cannot_be_read_does_not_hide_the_others_of_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As example_interfaces, which has WString beside AddTwoInts."""
+    definitions = {
+        "srv/Add.srv": "int64 a\n---\nint64 sum\n",
+        "msg/Wide.msg": "wstring text\n",
+        "msg/Holder.msg": "Wide wide\n",
+        "msg/Broken.msg": "int32\n",
+    }
+    for name, text in definitions.items():
+        path = tmp_path / "share" / "odd_interfaces" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.setenv("AMENT_PREFIX_PATH", str(tmp_path))
+    assert find_type("odd_interfaces/srv/Add")
+    for name, why in (("Wide", "wstring is not supported"), ("Holder", "not defined"), ("Broken", "not a valid .msg")):
+        with pytest.raises(UsageError, match=why):
+            find_type(f"odd_interfaces/msg/{name}")
+
+
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
