@@ -382,7 +382,8 @@ class JoinedTransports:
         self.node_name, self.overrides = first.node_name, first.overrides
         self.tells_senders, self.serves_many_types = first.tells_senders, first.serves_many_types
         self.discovery_s, self.resolved = first.discovery_s, first.resolved
-        self.peers, self.ask = first.peers, first.ask
+        self.peers, self.ask, self.described = first.peers, first.ask, first.described
+        self.acquaint, self.is_acknowledged = first.acquaint, first.is_acknowledged
 
     def publisher(self, topic: str, type_name: str, qos: Qos) -> JoinedPublisher:
         return JoinedPublisher([each.publisher(topic, type_name, qos) for each in (self.first, self.second)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from microsim.errors import UsageError
@@ -106,8 +107,7 @@ class GateProposal:
     def _tried(self, kept: Sequence[dict[str, Any]], gate: dict[str, Any]) -> GateTrial:
         """Run on with this gate and those that were kept."""
         trial, runner = GateTrial(gate), self._node.runner
-        limits = {"within": WITHIN_S, "on_stall": "fail"}
-        gates = [Gate(**each, **limits) for each in (*kept, gate)]
+        gates = [Gate.model_validate({**each, "within": WITHIN_S, "on_stall": "fail"}) for each in (*kept, gate)]
         self._node.observe(self)
         self._node.transport.poll()
         end = runner.clock.now() + REST_S
@@ -116,7 +116,7 @@ class GateProposal:
         self._waits.clear()
         lockstep = self._node.use_gates(gates)
         try:
-            runner.run(runner.sim.clock.ticks_in(TRIED_S))
+            runner.run(runner.sim.clock.ticks_in(Fraction(TRIED_S)))
         except LockstepError as error:
             trial.problem = str(error).removeprefix("lockstep: ")
         own = [waited for topic, waited in self._waits if topic == gates[-1].awaited]

@@ -362,7 +362,8 @@ class ClientNode:
 
         def make() -> ClientPublisher:
             if self._is_named and not self._offers_parameters:  # as every node of ROS 2; lockstep asks through them
-                self._offers_parameters = True
+                # requests of Fast DDS come through another socket and thread than messages do
+                self._offers_parameters = self._transport.takes_messages_first = True
                 self._transport.declare([], lambda changes: "")
             if (name, type_name) not in self._publishers:
                 latched = any(each.qos.latched for each in self.view.on(name, is_writer=False))

@@ -304,6 +304,7 @@ class Waiter:
         self._numbers = itertools.count()
         self._attached: dict[int, int] = {}  # reference of a condition -> number of its action
         self._fired = (ct.c_ssize_t * 1)()
+        self._count = 0
 
     def attach(self, condition: Entity, action: Callable[[], None], is_last: bool = False) -> None:
         number = next(self._numbers) + _AFTER_OTHERS * is_last
@@ -311,6 +312,11 @@ class Waiter:
         self._attached[condition._ref] = number
         self._actions[number] = action
         self._fired = (ct.c_ssize_t * len(self._actions))()
+
+    @property
+    def has_last(self) -> bool:
+        """Whether one of those that `wait` gave last comes after all others."""
+        return any(number >= _AFTER_OTHERS for number in self._fired[: self._count])
 
     def has(self, condition: Entity) -> bool:
         return condition._ref in self._attached
@@ -323,7 +329,7 @@ class Waiter:
         """The actions of the conditions that are true, in the order in which they were attached."""
         fired = self._fired
         wait = _wait if timeout_ns > 0 else _look
-        count = _checked(wait(self._ref, fired, len(fired), timeout_ns), "dds_waitset_wait")
+        count = self._count = _checked(wait(self._ref, fired, len(fired), timeout_ns), "dds_waitset_wait")
         return [partial(self._act, number) for number in sorted(fired[:count])] if count else []
 
     def _act(self, number: int) -> None:

@@ -292,6 +292,7 @@ class Client:
 
 
 ROSOUT_LIFESPAN_S = 10.0
+ARRIVAL_S = 0.1  # longest wait for messages that are on their way through this process
 LONGEST_WAIT_S = 0.2  # longest single wait in the library, so that Ctrl-C is noticed
 ASK_EVERY = 32  # messages without a subscriber
 RETRY_S = 0.002  # how soon requests and replies that could not be handled are tried again
@@ -331,6 +332,7 @@ class DdsTransport(StandaloneNode):
         names = arguments.node, arguments.namespace, arguments.enclave
         self.graph = Graph(*names, lambda text: self.log("warn", text), reports_types)
         self.unacknowledged: dict[CdrWriter, None] = {}  # written to since the last `wait_for_acks`
+        self.takes_messages_first = False  # waits before each request for messages that were sent before it
         self._published: dict[str, DdsPublisher] = {}
         self._introduction: Introduction | None = None
         self._waiting: list[DdsServer] = []  # with answers they could not give yet
@@ -462,6 +464,9 @@ class DdsTransport(StandaloneNode):
             left = end - time.monotonic() if end else 0.0
             longest = RETRY_S if self._waiting else LONGEST_WAIT_S
             fired = self.graph.waiter.wait(int(min(left, longest) * 1e9) if left > 0 else 0)
+            if self.takes_messages_first and self.graph.waiter.has_last:
+                self._threads.wait(ARRIVAL_S)
+                fired = self.graph.waiter.wait(0)
             for action in fired:
                 action()
             if fired or left <= 0:

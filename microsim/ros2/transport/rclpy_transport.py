@@ -42,6 +42,7 @@ READING_S = 0.01  # that subscribers get to read what was published
 GRAPH_POLL_S = 0.01  # rclpy has no event for "a service has appeared"
 REPEAT_S = 1.0  # between two warnings of the same kind
 SIM_TIME = "use_sim_time"
+_NAMELESS = ("_CREATED_BY_BARE_DDS_APP_", "_NODE_NAME_UNKNOWN_")  # what rmw calls nodes that it does not know yet
 
 T = TypeVar("T")
 
@@ -215,7 +216,8 @@ class RclpyTransport:
         node, name = self._node, self.resolved(topic)
         found = node.get_publishers_info_by_topic(name) if publishers else node.get_subscriptions_info_by_topic(name)
         named = {bytes(each.endpoint_gid): f"{each.node_namespace.rstrip('/')}/{each.node_name}" for each in found}
-        return {gid: name for gid, name in named.items() if name != self.node_name}
+        unknown = {gid: "" if name.endswith(_NAMELESS) else name for gid, name in named.items()}
+        return {gid: name for gid, name in unknown.items() if name != self.node_name}
 
     def described(self, node: str) -> NodeEnds | None:
         namespace, _, name = node.rpartition("/")

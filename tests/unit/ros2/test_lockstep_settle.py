@@ -176,12 +176,11 @@ def test_a_node_that_dies_is_waited_for_until_another_takes_its_place() -> None:
     first.start()
 
     def look() -> None:
-        if loop.sim.tick >= 6 and first.is_alive():
-            first.end()
-        elif not first.is_alive() and "waiting for /reader to settle" in loop.notes() and not second:
+        if not first.is_alive() and " /reader to settle" in loop.notes() and not second:
             second.append(Reader(loop.bus, 0.0))
             second[0].start()
 
+    loop.runner.listen(messages=lambda messages: first.end() if loop.sim.tick >= 6 and first.is_alive() else None)
     loop.runner.watchers.append(Watcher(0.02, look))
     loop.runner.run(30)
     second[0].end()
