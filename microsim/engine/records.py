@@ -3,12 +3,10 @@
 A record is one dtype. Tables of them are NumPy arrays, and what compiled code is given is an address: `records_at` and
 `record_at` read it there, `records_in` a `SPAN` of them. The same source runs compiled, on a GPU, and as plain Python,
 and a row has the same bytes in all three.
-
-A kernel takes rows of one kind. numba names compiled functions by a number of the record's type that differs from
-process to process, so that a kernel on disk which takes two kinds could be mistaken for its other form.
 """
 
 import ctypes
+import hashlib
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -29,6 +27,16 @@ IS_PLAIN = bool(numba.core.config.DISABLE_JIT)
 INT = ADDRESS = np.int64
 FLOAT = np.float64
 VEC3 = (np.float64, (3,))
+
+
+def _name_of_form(self: Any) -> tuple[str, tuple[str]]:
+    return "Record", (hashlib.sha256(str(self).encode()).hexdigest()[:16],)
+
+
+# numba names a compiled function by the types that it takes, and a record's type by a number that is counted up in each
+# process (`types.Record.mangling_args`, as of numba 0.68). Forms of one kernel for two kinds of rows, compiled in two
+# processes and kept on disk, could so have each other's names, and one would be called in place of the other.
+types.Record.mangling_args = property(_name_of_form)  # type: ignore[method-assign, assignment]
 
 
 def record(**fields: Any) -> np.dtype[Any]:
