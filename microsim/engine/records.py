@@ -55,17 +55,29 @@ def record(**fields: Any) -> np.dtype[Any]:
 SPAN = record(address=ADDRESS, count=INT)  # rows or numbers one after the other
 GRID = record(address=ADDRESS, rows=INT, columns=INT)  # numbers in C order
 RANGE = record(first=INT, end=INT)  # rows of a table
+RATIO = record(whole=INT, parts=INT)  # whole / parts
 
 
 def address_of(array: Any) -> int:
-    """Of a NumPy array, or of one in a GPU's memory. A caller that puts an address into a row keeps the array alive."""
-    there: Any = getattr(array, "__cuda_array_interface__", None)
-    return int(array.ctypes.data if there is None else there["data"][0])
+    """Of a NumPy array or a row of one, or of an array in a GPU's memory.
+
+    A caller that puts an address into a row keeps the array alive.
+    """
+    there: Any = getattr(array, "__cuda_array_interface__", None) or array.__array_interface__
+    return int(there["data"][0])
 
 
 def span_of(array: Any) -> tuple[int, int]:
     """A `SPAN` of all that an array holds."""
     return address_of(array), array.size
+
+
+def rows_of(dtype: np.dtype[Any], **fields: Any) -> Records:
+    """One row."""
+    rows = np.zeros(1, dtype)
+    for name, value in fields.items():
+        rows[name] = value
+    return rows
 
 
 def grid_of(array: Any) -> tuple[int, int, int]:
@@ -189,5 +201,5 @@ else:
 
 
 records_at, records_in = array_at, array_in
-floats_in, integers_in = array_in(np.float64), array_in(np.int64)
-float_grid_in = grid_in(np.float64)
+floats_in, integers_in, bytes_in = array_in(np.float64), array_in(np.int64), array_in(np.uint8)
+float_grid_in, integer_grid_in = grid_in(np.float64), grid_in(np.int64)
