@@ -30,7 +30,7 @@ from typer.core import TyperGroup
 from typer.models import ArgumentInfo
 
 from microsim.cli import commands
-from microsim.cli.terminal import guarded_output, set_quiet
+from microsim.cli.terminal import guarded_output, set_quiet, warnings_as_sentences
 from microsim.errors import PluginError
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Commands(TyperGroup):
         return list(self.commands)
 
     def invoke(self, ctx: Any) -> None:
-        with guarded_output():
+        with guarded_output(), warnings_as_sentences():
             code = super().invoke(ctx)
         raise typer.Exit(code or 0)
 

@@ -12,6 +12,7 @@ import stat
 import sys
 import textwrap
 import time
+import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from microsim.errors import UsageError
+from microsim.errors import ScenarioWarning, UsageError
 
 if TYPE_CHECKING:
     from microsim.runner import Runner
@@ -108,6 +109,24 @@ def note(text: str) -> None:
 def warn(text: object) -> None:
     """On stderr, also with `--quiet`: what is wrong."""
     print(f"microsim: {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def warnings_as_sentences() -> Iterator[None]:
+    """What is probably a mistake in a scenario is printed as other warnings are, each once."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, *place: Any, **more: Any) -> None:
+        if not isinstance(message, ScenarioWarning):
+            before(message, *place, **more)
+        elif str(message) not in shown:  # a run reads its scenario several times
+            shown.add(str(message))
+            warn(f"warning: {message.problem}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ScenarioWarning)
+        before, warnings.showwarning = warnings.showwarning, show
+        yield
 
 
 def tell(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from typing_extensions import NotRequired, TypedDict
 from microsim.cli.command import Command, JsonOption, PluginsOption, argument
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import GOOD, WRONG_INPUT, print_json
-from microsim.errors import MicroSimError, Problem, ScenarioError
+from microsim.errors import MicroSimError, Problem, ScenarioError, ScenarioWarning
 from microsim.registry import code_only_from
 
 
@@ -59,7 +60,7 @@ class ProblemOutput(TypedDict):
     column: Annotated[int | None, "From 1."]
     rule: NotRequired[Annotated[str, "Of a bundle: the rule that is broken."]]
     remedy: NotRequired[Annotated[str, "Of a bundle: what to do."]]
-    is_warning: NotRequired[Annotated[bool, "Of a bundle: it does not make the file bad."]]
+    is_warning: Annotated[bool, "It does not make the file bad."]
 
 
 class ValidatedFile(TypedDict):
@@ -79,12 +80,16 @@ def _is_bad(problems: Iterable[Problem]) -> bool:
 
 
 def _problems(source: str, kind: str) -> Sequence[Problem]:
-    try:
-        return _check(source, kind)
-    except ScenarioError as error:
-        return error.problems
-    except MicroSimError as error:  # a plug-in that cannot be loaded
-        return (Problem(str(error), file=source),)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ScenarioWarning)
+        try:
+            found = _check(source, kind)
+        except ScenarioError as error:
+            found = error.problems
+        except MicroSimError as error:  # a plug-in that cannot be loaded
+            found = (Problem(str(error), file=source),)
+    doubts = [each.message.problem for each in caught if isinstance(each.message, ScenarioWarning)]
+    return tuple(dict.fromkeys([*found, *doubts]))
 
 
 def _kind(source: str) -> str:
@@ -138,7 +143,8 @@ def _report(source: str, kind: str, problems: Iterable[Problem]) -> dict[str, An
     found = list(problems)
     details = [
         {"message": each.message, "path": each.path, "file": each.file, "line": each.line, "column": each.column}
-        | ({"rule": each.rule, "remedy": each.remedy, "is_warning": each.is_warning} if kind == "bundle" else {})
+        | ({"rule": each.rule, "remedy": each.remedy} if kind == "bundle" else {})
+        | {"is_warning": each.is_warning}
         for each in found
     ]
     return {kind: source, "ok": not _is_bad(found), "problems": details}

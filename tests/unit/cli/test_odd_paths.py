@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ from microsim import Simulation
 from microsim.cli import app
 from microsim.errors import MicroSimError
 from microsim.recording.recorder import Recorder
-from microsim.runner import Runner
 from tests.recording_support import record
 
 ODD = (".", "..", "/", "")
@@ -79,9 +79,5 @@ def test_a_recording_is_plotted_from_inside_its_folder(
     ids=" ".join,
 )
 def test_an_odd_path_is_never_a_traceback(command: tuple[str, ...], path: str, bag: Path) -> None:
-    try:
-        done = microsim(*command, path)
-    except MicroSimError as error:
-        assert str(error)
-    else:
-        assert done.exit_code in (0, 1, 2)
+    with suppress(MicroSimError):  # which `main` prints as a sentence
+        assert microsim(*command, path).exit_code in (0, 1, 2)
