@@ -31,7 +31,7 @@ Layers: TypeAlias = tuple[tuple[Float32s, Float32s], ...]
 
 SHIPPED = Path(__file__).parent / "policies"
 _LARGEST_BYTES = 64 * 2**20  # of all parts of a file, unpacked
-_KINDS = {"options": dict, "image": list}  # of the description
+_KINDS = {"options": dict, "image": list, "actions": list}  # of the description
 _FORMAT = 1
 _DAMAGED = (  # what damaged or odd archives raise; RuntimeError: encrypted, of another version, nested too deeply
     *(OSError, ValueError, KeyError, EOFError, MemoryError, RuntimeError),
@@ -331,6 +331,23 @@ def _read(stored: Any, file: Path) -> Policy:
         if part.dtype != np.float32 or not np.isfinite(part).all():
             raise UsageError(f"{file}: expected finite weights of type float32")
     try:
-        return Policy(layers, {key: value for key, value in about.items() if key != "format"})
+        policy = Policy(layers, {key: value for key, value in about.items() if key != "format"})
+        _check_ends(policy)
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from None
+    return policy
+
+
+def _check_ends(policy: Policy) -> None:
+    """The first layer takes what the description names, and the last one gives it; of several agents alike, a share."""
+    seen, done = policy.about.get("observations"), policy.about.get("actions")
+    taken, given = policy.shape.inputs, int(policy.shape.sizes[-1])
+    shares = 1
+    if seen is not None:
+        numbers = sum(": " not in name for name in seen)
+        named = numbers + math.prod(policy.about.get("image", (0,)))
+        shares = named // taken if numbers == len(seen) else 1
+        if taken * shares != named:
+            raise UsageError(f"its first layer takes {taken} numbers, its description names {named}")
+    if done is not None and given * shares != len(done):
+        raise UsageError(f"its last layer gives {given} numbers, its description names {len(done) // shares} actions")
