@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import math
+import tokenize
+import warnings
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -35,7 +37,7 @@ _KINDS = {"options": dict, "image": list, "actions": list}  # of the description
 _FORMAT = 1
 _DAMAGED = (  # what damaged or odd archives raise; RuntimeError: encrypted, of another version, nested too deeply
     *(OSError, ValueError, KeyError, EOFError, MemoryError, RuntimeError),
-    *(zipfile.BadZipFile, zlib.error),
+    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
 )
 STRIDE = 2  # of every convolution
 
@@ -303,7 +305,8 @@ def load_policy(policy: str | Path | Policy) -> Policy:
         with zipfile.ZipFile(file) as parts:
             if sum(part.file_size for part in parts.infolist()) > _LARGEST_BYTES:
                 raise UsageError(f"{file}: expected a policy of at most {_LARGEST_BYTES >> 20} MiB")
-        with np.load(file, allow_pickle=False) as stored:
+        with warnings.catch_warnings(), np.load(file, allow_pickle=False) as stored:
+            warnings.simplefilter("ignore")  # what is broken is refused, not warned of
             return _read(stored, file)
     except FileNotFoundError:
         raise UsageError(f"{file}: no such file; shipped policies: {', '.join(shipped_policies())}") from None

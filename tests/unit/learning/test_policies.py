@@ -2,6 +2,7 @@
 
 import json
 import threading
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,13 @@ def test_damaged_archives_are_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as parts:
         parts.writestr("about.npy", _npy((40, 40)))
     packed = file.read_bytes()
+    for shape in ("(40L, 40)", "(40, 40"):  # as Python 2 wrote it, which NumPy warns of; and a bracket that is open
+        with zipfile.ZipFile(file, "w") as parts:
+            parts.writestr("about.npy", _npy((40, 40)).replace(b"(40, 40)", shape.encode()))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(UsageError, match="not a policy"):
+                load_policy(file)
     for content in [b"[" * 100_000, *(dice.integers(0, 256, 40, np.uint8).tobytes() for _ in range(30))]:
         at = int(dice.integers(30, len(packed) - 100))
         file.write_bytes(packed[:at] + content[:40] + packed[at + 40 :])
