@@ -294,9 +294,12 @@ class FoxgloveOptions(NamedTuple):
         host = self.foxglove_host or "127.0.0.1"
         quiet = [] if transport is None else ["--disable-stdout-logs"]
         arguments = ["--ros-args", *(each for each in ros_args if each != "--ros-args"), *quiet]
-        live = FoxgloveTransport(host, self.foxglove, arguments)
+
+        def opened(port: int) -> None:
+            print(f"Foxglove: open a connection to ws://{host}:{port}", file=sys.stderr, flush=True)
+
+        live = FoxgloveTransport(host, self.foxglove, arguments, opened)
         stack.callback(live.close)
-        print(f"Foxglove: open a connection to ws://{host}:{live.server.port}", file=sys.stderr, flush=True)
         return live if transport is None else JoinedTransports(transport, live)
 
 
