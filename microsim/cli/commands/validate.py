@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -114,7 +115,8 @@ def _check(source: str, kind: str) -> Sequence[Problem]:
     if kind == "bundle":
         from microsim.bundle import check_bundle
 
-        return check_bundle(source)
+        found = check_bundle(source)
+        return found if _is_bad(found) else [*found, *_refusals({"world": source}, source)]
     if kind == "sweep":
         from microsim.sweep import load_sweep, make_plan
 
@@ -128,15 +130,30 @@ def _check(source: str, kind: str) -> Sequence[Problem]:
         if mission.scenario is not None:  # it may run in others
             check(mission, Simulation(mission.scenario, mission.seed))
     else:
-        from microsim.scenario import load_scenario
-
-        scenario = load_scenario(source)
-        if scenario.lockstep:
-            from microsim.ros2.lockstep import check_gates
-            from microsim.simulation import Simulation
-
-            check_gates(Simulation(scenario))
+        _check_run(source)
     return ()
+
+
+def _check_run(source: str | dict[str, Any]) -> None:
+    """What a run checks before its first tick. What names topics is checked against those that there are."""
+    from microsim.scenario import load_scenario
+
+    scenario = load_scenario(source)
+    if not (scenario.lockstep or scenario.faults):
+        return
+    from microsim.ros2.lockstep import check_gates
+    from microsim.simulation import Simulation
+
+    check_gates(Simulation(scenario))
+
+
+def _refusals(scenario: dict[str, Any], file: str) -> Iterator[Problem]:
+    """Why a world that is right cannot be run on its own: its car has no ground where it starts by default."""
+    try:
+        _check_run(scenario)
+    except ScenarioError as error:
+        for problem in error.problems:
+            yield replace(problem, file=problem.file or file, remedy=problem.remedy or "so it cannot be run on its own")
 
 
 def _report(source: str, kind: str, problems: Iterable[Problem]) -> dict[str, Any]:
