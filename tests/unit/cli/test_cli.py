@@ -119,8 +119,9 @@ def test_a_run_of_some_seconds_shows_progress_on_stderr_only() -> None:
     began = time.monotonic()
     done = cli("run", "flat", "--duration", "3.2", "--headless")
     lines = done.stderr.splitlines()
-    assert 2 <= len(lines) <= time.monotonic() - began + 1.0
-    assert all(re.search(r"\d+ % .* s simulated, [\d.]+ × real time, \d+ s left", line) for line in lines)
+    shown = [line for line in lines if re.search(r"\d+ % .* s simulated, [\d.]+ × real time, \d+ s left", line)]
+    assert 2 <= len(shown) <= time.monotonic() - began + 1.0
+    assert not [line for line in lines if line not in shown and "tick" not in line]  # a busy machine is warned about
     assert "left" not in done.stdout
 
 
