@@ -155,7 +155,7 @@ def serve_http(server: AgentServer, listener: socket.socket) -> None:
         last.start()
         end(number, frame)
 
-    http.handle_exit = end_in_time  # type: ignore[method-assign]
+    http.handle_exit = end_in_time  # type: ignore[assignment, method-assign]
     for name in ("uvicorn.error", "mcp.server.streamable_http"):
         logging.getLogger(name).addFilter(_is_news)
     http.run(sockets=[listener])

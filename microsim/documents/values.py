@@ -250,7 +250,7 @@ def _number_of_hertz(value: Any) -> Any:
 
 
 VARIES = "varies"  # marks a number of a sensor that `randomize` may draw
-RADIANS = "radians"  # marks an angle, which somebody may have written in degrees
+RADIANS = "radians"  # marks an angle, which may have been written in degrees by mistake
 
 Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Metres = Annotated[Finite, Field(ge=-MAX_LENGTH_M, le=MAX_LENGTH_M)]
@@ -349,7 +349,7 @@ def _declared(model: type[BaseModel]) -> tuple[tuple[str, str, Any], ...]:
     fields = model.model_fields.items()
     return tuple(
         (name, each.alias or name, Annotated[each.annotation, (*each.metadata, None)]) for name, each in fields
-    )  # type: ignore[valid-type]
+    )
 
 
 def _parts(kind: Any) -> Iterator[Any]:
