@@ -11,14 +11,17 @@ import numpy.typing as npt
 from microsim.batch import kernels
 from microsim.batch.batch_columns import Array, Integers
 from microsim.engine.calls import (
+    CALL,
     advance_address,
     advance_many_address,
+    raise_broken,
     sample_address,
     sample_many_address,
 )
 from microsim.engine.contact_tables import marks_for
 from microsim.engine.noise import stream_keys
 from microsim.engine.records import Records, address_of
+from microsim.plugin_errors import plugin_errors
 
 if TYPE_CHECKING:
     from microsim.batch.batch_ground import Ground
@@ -71,7 +74,9 @@ class HostLoops:
         needs_tick = np.array([robot.needs_tick for robot in batch.movers], np.int64)
         contacts, shared = batch.contacts, batch.ground.is_shared
         size = marks_for(len(contacts.names), contacts.words).size
-        kernels.move(batch.fleets, needs_tick, shared, contacts.table, size, batch.tick, ticks, begin, end)
+        rows = kernels.move(batch.fleets, needs_tick, shared, contacts.table, size, batch.tick, ticks, begin, end)
+        with plugin_errors():
+            raise_broken(rows, lambda row: f"robot model {batch.movers[row].model.name}")
 
     def put_at_start(self, robot: RobotColumns, worlds: Integers, keys: Integers) -> None:
         kernels.put_all_at_start(robot.state, robot.start, address_of(robot.ground.scene), keys, worlds)
@@ -81,7 +86,8 @@ class HostLoops:
         ground, put = robot.ground, np.ascontiguousarray(robot.state[:, worlds])
         grid = (ground.elevation, ground.cell, ground.west, ground.south)
         assert robot.model.settle is not None
-        robot.model.settle(put, np.ascontiguousarray(robot.parameters[:, worlds]), *grid)
+        with plugin_errors(f"robot {robot.name}", type(robot.settings)):
+            robot.model.settle(put, np.ascontiguousarray(robot.parameters[:, worlds]), *grid)
         robot.state[:, worlds] = put
 
     def lay_out(self, ground: Ground, worlds: Integers, keys: Integers) -> None:
@@ -101,7 +107,12 @@ class HostLoops:
 
     def sense(self, sensor: KernelColumns, calls: Calls, worlds: Integers, tick: Integers) -> None:
         tables = calls.rows_at, calls.steps_at, len(calls.kernels)
-        kernels.sense(*tables, sensor.robot.fleet, worlds, tick, sensor.windows_at, sensor.window_count)
+        made = np.zeros(len(calls.kernels) * CALL.itemsize // 8 + sensor.motion_size + sensor.reading_size)
+        windows = sensor.windows_at, sensor.window_count
+        kernels.sense(*tables, sensor.robot.fleet, worlds, tick, *windows, address_of(made))
+        rows = made[: len(calls.kernels) * CALL.itemsize // 8].view(CALL)
+        with plugin_errors():
+            raise_broken(rows, lambda row: f"{calls.owners[row]} in world {rows[row].world}")
 
     def sincos(self, angles: Array, sines: Array, cosines: Array) -> None:
         kernels.sincos_each(angles, sines, cosines)

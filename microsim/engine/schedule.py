@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from microsim.engine.calls import Rows
+from microsim.engine.calls import IS_BROKEN, BrokenKernelError, Rows
 from microsim.engine.compiled_tick import Tables, begin_tick, invoke_for, run_ticks, sense, track
 from microsim.engine.faults import Health
 from microsim.engine.physics import Physics
@@ -116,6 +116,7 @@ class Schedule:
                 break
             out.make_room(needed)  # the buffer is too small for the first tick
         self.tick = reached
+        self._raise_broken()
         if tables.has_lates:
             tables.check()
         self._report_contacts()
@@ -127,6 +128,7 @@ class Schedule:
         """From tick k to k + 1."""
         begin_tick(self.tables.address, self.physics.copies, self.tick)
         self.tick += 1
+        self._raise_broken()
         self._report_contacts()
         self.send()
         return self.transcript.close_tick()
@@ -136,8 +138,18 @@ class Schedule:
         self.take()
         self.physics.move(self.tick, ticks)
         self.tick += ticks
+        self._raise_broken()
         self.has_skipped = True
         self._report_contacts()
+
+    def _raise_broken(self) -> None:
+        """Raise an error if the kernel of a plug-in raised one: nothing after it may be seen or sent."""
+        try:
+            self.physics.raise_broken()
+            self.tables.raise_broken()
+        except BrokenKernelError as error:
+            self.tick = self.tick if error.tick is None else error.tick
+            raise
 
     def _report_contacts(self) -> None:
         """Warn of contacts that began; of the same two at most once a second."""
@@ -193,6 +205,7 @@ class Schedule:
                 assert output_of is not None
                 assert output_of.trigger is not None
                 self.tables.rows[row].due = output_of.trigger.next_tick(tick + 1)
+        self._raise_broken()
         if self.radio is not None:
             for robot, payload in self.radio.deliver(tick):
                 self.receive[robot](stamp_ns, payload)
@@ -213,6 +226,7 @@ class Schedule:
         for row, output in enumerate(tables.outputs):
             if output is not None and output.name == name:
                 invoke_for(tables.address, row, self.tick)
+        self._raise_broken()
 
     def memory(self) -> Any:
         self.tables.make_late()
@@ -237,6 +251,7 @@ class Schedule:
         for name, (_, output) in self.python.items():
             output.recall(outputs.get(name), self.tick)
         self.tables.resume(self.tick)
+        self.tables.calls["is_broken"] = self.physics.rows[:, IS_BROKEN] = 0
         self.tables.set_dropped(self.health.dropped)
         self.has_skipped = False
         self._next_warning_ns.clear()
