@@ -48,7 +48,7 @@ class StateFile:
 def fingerprint(scenario: Scenario) -> str:
     """SHA-256 of a scenario, with its files and plug-ins by content, wherever they are."""
     data, files = packed(scenario)  # names of files have the hash of the content in them
-    data["plugins"] = plugin_hashes(scenario)
+    data["plugins"] = plugin_hashes(scenario, only_replayed=True)
     return hashlib.sha256(json.dumps([data, sorted(files)], sort_keys=True).encode()).hexdigest()
 
 
@@ -69,7 +69,7 @@ def save_state(path: Path, snapshot: Snapshot) -> None:
     content = {
         "scenario": json.dumps(data),
         "plugins": list(plugins),
-        **({"plugin_hashes": plugin_hashes(snapshot.scenario)} if plugins else {}),
+        **({"plugin_hashes": plugin_hashes(snapshot.scenario, only_replayed=True)} if plugins else {}),
         "files": files,
         "next_seed": snapshot.next_seed,
         "memory": snapshot.memory,
