@@ -6,8 +6,6 @@ import hashlib
 import inspect
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 import numba
@@ -32,6 +30,7 @@ from microsim.batch.cuda_kernels import (
     take_loop,
 )
 from microsim.batch.kernels import STEP
+from microsim.batch.ptx_cache import kept_ptx
 from microsim.engine import noise
 from microsim.engine.calls import (
     CALL,
@@ -176,13 +175,6 @@ def _function(make: Callable[..., Any], constants: tuple[Any, ...], capability: 
     import cupy
 
     loop = make(*constants)
-    name = hashlib.sha256(repr((key_of(loop), capability, compiler_version())).encode()).hexdigest()[:32]
-    folder = CACHE_FOLDER or Path(mkdtemp(prefix="microsim-"))
-    file, label = folder / f"{name}.ptx", folder / f"{name}.name"
-    if not label.is_file():
-        entry, code = ptx_of(loop, len(inspect.signature(loop).parameters), capability)
-        for path, content in ((file, code), (label, entry.encode())):
-            part = path.with_suffix(".part")
-            part.write_bytes(content)
-            part.replace(path)
-    return cupy.RawModule(path=str(file)).get_function(label.read_text())
+    key = hashlib.sha256(repr((key_of(loop), capability, compiler_version())).encode()).hexdigest()[:32]
+    file, entry = kept_ptx(CACHE_FOLDER, key, lambda: ptx_of(loop, len(inspect.signature(loop).parameters), capability))
+    return cupy.RawModule(path=str(file)).get_function(entry)
