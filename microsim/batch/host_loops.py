@@ -79,10 +79,18 @@ class HostLoops:
     def settle(self, robot: RobotColumns, worlds: Integers) -> None:
         """Lay robots that were put somewhere onto the slope there."""
         ground, put = robot.ground, np.ascontiguousarray(robot.state[:, worlds])
-        grid = (ground.elevation, ground.cell, ground.west, ground.south)
+        place, parameters = (ground.cell, ground.west, ground.south), robot.parameters[:, worlds]
         assert robot.model.settle is not None
-        robot.model.settle(put, np.ascontiguousarray(robot.parameters[:, worlds]), *grid)
-        robot.state[:, worlds] = put
+        if ground.elevation.ndim == 2:
+            robot.model.settle(put, np.ascontiguousarray(parameters), ground.elevation, *place)
+            robot.state[:, worlds] = put
+            return
+        for index, world in enumerate(worlds.tolist()):
+            one = np.ascontiguousarray(put[:, index : index + 1])
+            robot.model.settle(
+                one, np.ascontiguousarray(parameters[:, index : index + 1]), ground.elevation[world], *place
+            )
+            robot.state[:, world : world + 1] = one
 
     def lay_out(self, ground: Ground, worlds: Integers, keys: Integers) -> None:
         scene, tables = address_of(ground.scene), (ground.table, ground.starts, ground.chances)
