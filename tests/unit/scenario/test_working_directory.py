@@ -81,7 +81,8 @@ def user_scenarios() -> dict[str, dict[str, Any]]:
 
 
 SHIPPED = paths.scenario_names()
-CASES = [*SHIPPED, *user_scenarios()]
+SHORT = ("default", "maze", *user_scenarios())
+CASES = [pytest.param(case, marks=() if case in SHORT else pytest.mark.slow) for case in (*SHIPPED, *user_scenarios())]
 
 
 @pytest.fixture(scope="module")
