@@ -131,7 +131,7 @@ class SetOptions(NamedTuple):
     names: Ros2Names = Ros2Names()
 
 
-@param.command("set", context_settings={"ignore_unknown_options": True})  # -1 is a value
+@param.command("set")
 @with_options
 def set_parameter(options: SetOptions) -> None:
     """Set a parameter. Exit code 2, and the node's reason, when it refuses.
