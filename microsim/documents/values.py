@@ -27,6 +27,7 @@ from microsim.errors import show as show  # noqa: PLC0414 - scenario models take
 MAX_LENGTH_M = 1e7  # a quarter of the equator; beyond it float64 metres lose their micrometres
 
 MAX_HZ = 10_000
+MIN_HZ = 1e-9  # a period of 31 years; a run ends after 68
 
 # of sensors, wherever they are described
 MAX_IMAGE_SIDE_PX = 8192
@@ -233,6 +234,10 @@ def _rate_or_off(value: Any) -> Any:
         raise ValueError(f"expected a rate in Hz, found {describe(value)}")
     if not 0 <= value <= MAX_HZ:
         raise ValueError(f"expected a rate from 0 to {MAX_HZ} Hz, found {show(value)}")
+    if 0 < value < MIN_HZ:
+        raise ValueError(
+            f"expected a rate of at least {MIN_HZ:g} Hz, found {show(value)}; a run lasts 68 years at most"
+        )
     return value
 
 

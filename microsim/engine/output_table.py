@@ -15,6 +15,7 @@ import numpy.typing as npt
 from microsim.engine import calls as _calls
 from microsim.engine import late_readings as _late_readings
 from microsim.engine import motion as _motion
+from microsim.engine import multiples as _multiples
 from microsim.engine import pipeline as _pipeline
 from microsim.engine.calls import (
     CALL_COLUMNS,
@@ -62,16 +63,16 @@ _floats_at, _singles_at, _words_at, _integers_at, _bytes_at = (
 _table_address, _float_grid_at = _calls.table_address, _calls.float_grid_at
 _observe, _place_of = _motion.observe, _motion.place_of
 _first_entry, _keep_motion = _late_readings.first_entry, _late_readings.keep_motion
-_delay_of = _pipeline.delay_of
+_delay_of, _multiple, _next_firing = _pipeline.delay_of, _multiples.multiple, _multiples.first_from
 
 NEVER = 2**62  # a tick that does not come
 DIGEST_BYTES = 32  # before each tick's messages there is room for the digest of the tick before
 NS_PER_S = 1_000_000_000
 
 # columns of an output
-DUE, PERIOD, PARTS, FIRST_CALL, END_CALL, BLOB, BYTES, FIRST_SLOT, END_SLOT = range(9)
-NAME, NAME_BYTES, FIRST_WINDOW, END_WINDOW, DROPPED, SENT, HEAD_BYTES, TAIL_BYTES, LATE = range(9, 18)
-OUTPUT_COLUMNS = 18
+DUE, WHOLE, REST, PARTS, FIRST_CALL, END_CALL, BLOB, BYTES, FIRST_SLOT, END_SLOT = range(10)
+NAME, NAME_BYTES, FIRST_WINDOW, END_WINDOW, DROPPED, SENT, HEAD_BYTES, TAIL_BYTES, LATE = range(10, 19)
+OUTPUT_COLUMNS = 19
 # columns of a slot: numbers of a reading, where they stand in the message, and bytes of each; 0 bytes: the stamp
 SOURCE, TARGET, COUNT, SIZE = range(4)
 SLOT_COLUMNS = 4
@@ -80,29 +81,8 @@ FROM, UNTIL, OFFSET = range(3)
 WINDOW_COLUMNS = 5
 # what `run_ticks` is given and gives back
 AT_TICK, END_TICK, AT_BYTE, DONE, NEEDED = range(5)
-# the clock: ticks per second as a fraction, the most bytes that a tick can have without late outputs, and their number
-RATE, RATE_PARTS, ROOM, LATES = range(4)
-
-
-@kernel
-def next_tick(period: int, parts: int, at_least: int) -> int:
-    """`timekeeper.Trigger.next_tick` of a period of `period / parts` ticks; 0 parts: never."""
-    if parts == 0:
-        return NEVER
-    i = max((2 * at_least * parts - parts) // (2 * period), 0)
-    tick = (2 * i * period + parts) // (2 * parts)
-    while tick < at_least:
-        i += 1
-        tick = (2 * i * period + parts) // (2 * parts)
-    return tick
-
-
-@kernel
-def time_ns(clock: Rows, tick: int) -> int:
-    """`timekeeper.Clock.time_ns`, for clocks whose numbers are small enough."""
-    whole = tick // clock[RATE]
-    rest = (tick - whole * clock[RATE]) * clock[RATE_PARTS]
-    return whole * clock[RATE_PARTS] * NS_PER_S + (2 * NS_PER_S * rest + clock[RATE]) // (2 * clock[RATE])
+# the clock: nanoseconds of a tick, the most bytes that a tick can have without late outputs, and their number
+WHOLE_NS, REST_NS, PARTS_NS, ROOM, LATES = range(5)
 
 
 @kernel
@@ -187,7 +167,7 @@ def sense_late(
     """A late output: what it keeps at this tick, and what leaves."""
     late = _integers_at(rows[r, LATE], LATE_COLUMNS)
     if late[NEXT_SAMPLE] <= tick:
-        late[NEXT_SAMPLE] = next_tick(rows[r, PERIOD], rows[r, PARTS], tick + 1)
+        late[NEXT_SAMPLE] = _next_firing(rows[r, WHOLE], rows[r, REST], rows[r, PARTS], tick + 1)
         numbers = _floats_at(late[LATENCY], 4)
         delay = _delay_of(numbers[0], numbers[1], numbers[2], numbers[3], late[LATENCY_KEY], tick)
         if delay >= 0 and is_within(windows, rows[r, FIRST_WINDOW], rows[r, END_WINDOW], tick):
@@ -227,9 +207,9 @@ def sense(
         if rows[r, LATE] != 0:
             position = sense_late(rows, calls, slots, windows, r, tick, stamp_ns, buffer, position)
             continue
-        period, parts = rows[r, PERIOD], rows[r, PARTS]
-        is_whole = parts == 1 and rows[r, DUE] == tick  # as `timekeeper.Trigger.after`: no division
-        rows[r, DUE] = tick + period if is_whole else next_tick(period, parts, tick + 1)
+        whole, rest, parts = rows[r, WHOLE], rows[r, REST], rows[r, PARTS]
+        is_whole = rest == 0 and rows[r, DUE] == tick  # as `timekeeper.Trigger.after`: no division
+        rows[r, DUE] = tick + whole if is_whole else _next_firing(whole, rest, parts, tick + 1)
         if is_within(windows, rows[r, FIRST_WINDOW], rows[r, END_WINDOW], tick):
             rows[r, DROPPED] += 1
             continue
@@ -270,7 +250,7 @@ def run_ticks(
             break
         begin_tick(fleets, copies, calls, windows, trackers, tick)
         tick += 1
-        stamp_ns = time_ns(clock, tick)
+        stamp_ns = _multiple(clock[WHOLE_NS], clock[REST_NS], clock[PARTS_NS], tick)
         position = sense(rows, calls, slots, windows, everything, tick, stamp_ns, start, position + DIGEST_BYTES)
         ends[done] = position
         done += 1
@@ -349,22 +329,12 @@ class CompiledOutput:
     tail_bytes: int = 0  # of `message`, how many come after that reading
 
     @property
-    def is_timed(self) -> bool:
-        return self.trigger is None or is_computable(self.trigger)
-
-    @property
     def message_bytes(self) -> int:
         return self.message.size + self.late_bytes
 
     @property
     def bytes(self) -> int:
         return len(self.name) + 12 + self.message_bytes
-
-
-def is_computable(trigger: Trigger) -> bool:
-    """Whether `next_tick` can compute it in 64 bits."""
-    period, parts = trigger.period
-    return 2 * LAST_TICK * parts + parts < 2**62 and 4 * LAST_TICK * parts < 2**62 and period < 2**40
 
 
 def _sets(outputs: Sequence[CompiledOutput], transcript: bytes) -> Iterator[tuple[bytes, ...]]:
@@ -408,13 +378,12 @@ class Tables:
             late.numbers[ALL_BYTES] = sum(each.bytes for each in outputs[k : k + 1 + late.followers] if each)
         at_once = [each for each in outputs if each is not None and each.late is None and each.trigger is not None]
         self._room = DIGEST_BYTES + sum(each.bytes for each in at_once)
-        self.clock: Rows = np.array([*clock.fraction, self._room, len(self._lates)], np.int64)
+        self.clock: Rows = np.array([*clock.step_ns, self._room, len(self._lates)], np.int64)
         self.has_dropouts = any(each is not None and each.dropouts for each in outputs)
-        self.manual = [k for k, each in enumerate(outputs) if each is not None and not each.is_timed]
 
     def _output(self, output: CompiledOutput | None, name: npt.NDArray[np.uint8]) -> list[int]:
         if output is None:
-            return [NEVER, 1, *[0] * (OUTPUT_COLUMNS - 2)]
+            return [NEVER, *[0] * (OUTPUT_COLUMNS - 1)]
         first_call, first_slot = len(self._call_rows), len(self._slots)
         for each in output.calls:
             self._call(each)
@@ -423,11 +392,11 @@ class Tables:
         blob = _calls.address_of(output.message)
         self._slots += [slot.row(blob) for slot in output.slots]
         is_led, late = output.trigger is None, 0 if output.late is None else _calls.address_of(output.late.numbers)
-        period, parts = output.trigger.period if output.trigger is not None and output.is_timed else (1, 0)
+        step = (1, 0, 1) if output.trigger is None else output.trigger.step
         spans = first_call, len(self._call_rows), blob, output.message_bytes, first_slot, len(self._slots)
         names, windows = (_calls.address_of(name), len(output.name)), (first_window, len(self._windows))
         around = output.message.size - output.tail_bytes, output.tail_bytes
-        return [NEVER if is_led else 0, period, parts, *spans, *names, *windows, 0, 0, *around, late]
+        return [NEVER if is_led else 0, *step, *spans, *names, *windows, 0, 0, *around, late]
 
     def _call(self, call: Call) -> int:
         first_jump = len(self._windows)
