@@ -21,8 +21,8 @@ from tests.support import bare, many
 START = {"map_pose": {"x": 10.0, "y": 10.0, "yaw": 0.0}}
 CAMERA = {"hz": 7, "resolution": {"width": 8, "height": 6}, "latency_ms": {"mean": 150}}
 ROBOTS: dict[str, Any] = {
-    "drone": bare(camera=CAMERA, gps={"hz": 5, "bias_drift_m_per_s": 0.5}, start={"map_pose": {"x": 20.0, "y": 20.0}}),
     "rover": bare(imu={"hz": 20}, odom={"hz": 10}, start=START),
+    "drone": bare(camera=CAMERA, gps={"hz": 5, "bias_drift_m_per_s": 0.5}, start={"map_pose": {"x": 20.0, "y": 20.0}}),
 }
 FIRST = load_scenario(
     {
@@ -31,7 +31,7 @@ FIRST = load_scenario(
         "robots": ROBOTS,
         "world_topics": {"occupancy_hz": 1, "markers_hz": 0},
         "radio": {"latency_ms_mean": 200},
-        "faults": ["/drone/gps/fix:delay(0.3)@0s-20s", "rover/imu:dropout@1s-2s"],
+        "faults": ["/drone/gps/fix:delay(0.3)@0s-20s", "drone/gps:dropout@1s-2s"],
     }
 )
 ENTITIES: dict[str, dict[str, Any]] = {
@@ -97,7 +97,7 @@ def everything(sim: Simulation) -> list[Any]:
     facts += [sim.state(robot) for robot in sim.robots] + [sim.touching(robot) for robot in sim.robots]
     for ticks in (1, 40):
         facts.append([(each.topic, each.stamp_ns, each.cdr) for each in sim.step(ticks)])
-        facts += [sim.digest(), sim.messages_sent, dict(sim.health.dropped), sim.radio and sim.radio.memory()]
+        facts += [sim.digest(), sim.messages_sent, dict(sim.health.dropped), repr(sim.radio and sim.radio.memory())]
     sim.reset()
     fresh = Simulation(sim.scenario, sim.seed)
     for each in (sim, fresh):
@@ -179,7 +179,7 @@ FOUND = (  # by hand, and by earlier versions of this test
     [("keep", 0), ("configure", 0), ("configure", 2), ("restore", 0)],
     [("configure", 3), ("radio", 1), ("step", 7), ("keep", 0), ("reset", 1), ("configure", 2), ("restore", 0)],
     [("spawn", "scout"), ("step", 30), ("load", "other"), ("delete", "scout"), ("step", 7), ("load", "alone")],
-    [("keep", 0), ("delete", "drone"), ("spawn", "drone"), ("restore", 0)],  # robots in another order
+    [("keep", 0), ("delete", "rover"), ("spawn", "rover"), ("restore", 0)],  # robots in another order
     [("delete", "rover"), ("spawn", "rover"), ("step", 7), ("fork",)],
     [("keep", 1), ("reset", 3), ("step", 7), ("keep", 0), ("restore", 1), ("restore", 0)],
 )
@@ -205,7 +205,7 @@ def test_a_run_after_time_travel_is_the_run_that_never_travelled(steps: list[Ste
 
 
 @pytest.mark.slow
-@settings(max_examples=many(1000))
+@settings(max_examples=many(400))
 @given(st.lists(STEPS, min_size=4, max_size=30))
 def test_a_run_after_much_time_travel_is_the_run_that_never_travelled(steps: list[Step]) -> None:
     check(steps)
