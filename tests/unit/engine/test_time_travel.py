@@ -198,7 +198,7 @@ def test_time_travel_that_once_went_astray(steps: list[Step]) -> None:
     check(steps)
 
 
-@settings(max_examples=many(30, 4))
+@settings(max_examples=many(20, 4))
 @given(st.lists(STEPS, min_size=4, max_size=14))
 def test_a_run_after_time_travel_is_the_run_that_never_travelled(steps: list[Step]) -> None:
     check(steps)
