@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from microsim.documents.values import MAX_HZ, MIN_HZ
-from microsim.engine.output_table import LAST_TICK
+from microsim.engine.compiled_tick import LAST_TICK
 from microsim.engine.timekeeper import Trigger, exact_rate, round_half_up
 
 TICKS_OF_A_RATE = 40

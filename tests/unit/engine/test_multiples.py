@@ -9,8 +9,8 @@ import pytest
 import microsim
 from microsim.batch.host_loops import HostLoops
 from microsim.engine.compiled import plain
+from microsim.engine.compiled_tick import LAST_TICK
 from microsim.engine.multiples import first_from, last_until, multiple, step_of
-from microsim.engine.output_table import LAST_TICK
 from microsim.engine.timekeeper import NS_PER_S, Clock, Trigger
 from tests.support import bare, many
 from tests.unit.engine.rate_samples import Sample, assert_worlds_fire, samples
