@@ -487,7 +487,7 @@ class Simulation:
         if not isinstance(snapshot, Snapshot):
             raise UsageError(f"expected what `snapshot` gave, found {type(snapshot).__name__}")
         if difference := live_changes.difference(snapshot.initial_scenario, self.initial_scenario):
-            raise UsageError(f"the snapshot is of another scenario: {difference}")
+            raise UsageError(f"the snapshot is of a run that began with another scenario: {difference}")
         if snapshot.seed != self._seed or live_changes.difference(snapshot.scenario, self.scenario):
             self._rebuild(snapshot.scenario, snapshot.seed)
         self._next_seed = snapshot.next_seed

@@ -136,7 +136,7 @@ def load_state(path: Path, sim: Simulation) -> None:
     """Let a simulation that began with the same scenario resume from there, with its seed, entities and settings."""
     state, first = read_state(path), sim.initial_scenario
     if state.facts.get("fingerprint") != fingerprint(first):
-        raise SnapshotError(f"{path}: saved in another scenario: {_difference(state, first)}")
+        raise SnapshotError(f"{path}: saved in a run that began with another scenario: {_difference(state, first)}")
     known = places_of_files(first)
     _restore(state, sim, folder_until_exit() if state.content["files"].keys() - known else Path(), known)
 

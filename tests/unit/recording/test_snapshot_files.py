@@ -82,7 +82,7 @@ def test_the_same_state_gives_the_same_file(state: tuple[Simulation, Path], tmp_
 def test_another_scenario_is_refused(state: tuple[Simulation, Path]) -> None:
     other = Simulation({**WORLD, "wind": {"world_xyz": [1, 0, 0]}})
     with pytest.raises(
-        SnapshotError, match=r"saved in another scenario: wind.world_xyz\[0\] is 0.0 there and 1.0 here"
+        SnapshotError, match=r"began with another scenario: wind.world_xyz\[0\] is 0.0 there and 1.0 here"
     ):
         load_state(state[1], other)
 
