@@ -181,7 +181,7 @@ def _restore(state: StateFile, sim: Simulation, folder: Path, known: Mapping[str
         history = {name: content[name] for name in names}
         try:
             sim.restore(Snapshot(first, now, int(state.facts["seed"]), **history))
-        except BaseException:
+        except BaseException:  # Ctrl-C too
             sim.restore(before)
             raise
 
