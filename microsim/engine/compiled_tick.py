@@ -81,7 +81,7 @@ OUTPUT = record(
     period=RATIO,  # [ticks]
     calls=RANGE,  # that fill its reading
     message=SPAN,  # encoded; 0: Python makes it. Bytes of a late reading are not in it
-    size=INT,  # [bytes] of the message with its reading
+    message_bytes=INT,  # of the message with its reading
     slots=RANGE,  # which bring the reading into the message
     name=SPAN,  # as in transcripts
     dropouts=RANGE,  # windows of time
@@ -94,7 +94,7 @@ OUTPUT = record(
 SLOT = record(
     numbers=SPAN,  # of a reading
     target=ADDRESS,  # in the message
-    size=INT,  # [bytes] of a number there; 0: it is the stamp
+    number_bytes=INT,  # of a number there; 0: it is the stamp
 )
 WINDOW = record(first=FLOAT, end=FLOAT, offset=VEC3)  # [ticks], by how much a sensor jumps meanwhile [m]
 TICK = record(  # what a tick works on
@@ -145,12 +145,12 @@ def invoke(call: Record, windows: Records, tick: int) -> None:
 @kernel
 def fill(slot: Record, stamp_ns: int) -> None:
     """Put numbers of a reading, or the stamp, into the message."""
-    if slot.size == 0:
+    if slot.number_bytes == 0:
         stamp = _words_at(slot.target, 2)
         stamp[0], stamp[1] = stamp_ns // NS_PER_S, stamp_ns % NS_PER_S
-    elif slot.size == 8:
+    elif slot.number_bytes == 8:
         _copy(slot.target, slot.numbers.address, 8 * slot.numbers.count)
-    elif slot.size == 1:
+    elif slot.number_bytes == 1:
         octets, numbers = _bytes_at(slot.target, slot.numbers.count), _floats_in(slot.numbers)
         for i in range(slot.numbers.count):
             octets[i] = np.uint8(numbers[i])
@@ -169,10 +169,10 @@ def write(output: Record, slots: Records, stamp_ns: int, buffer: int, position: 
     _copy(place, output.name.address, output.name.count)
     head = _room(2)  # an array on the heap would take as long as all else here
     numbers = _integers_at(_table_address(head), 2)
-    numbers[0], numbers[1] = stamp_ns, output.size
+    numbers[0], numbers[1] = stamp_ns, output.message_bytes
     _copy(place + output.name.count, _table_address(head), 12)
     _copy(place + output.name.count + 12, output.message.address, output.head_bytes)
-    end = position + output.name.count + 12 + output.size
+    end = position + output.name.count + 12 + output.message_bytes
     if output.tail_bytes != 0:  # after the reading of a late output
         _copy(buffer + end - output.tail_bytes, output.message.address + output.head_bytes, output.tail_bytes)
     return end
@@ -358,7 +358,7 @@ class Slot:
 
     def write(self, row: Record, message: int) -> None:
         row.numbers = address_of(self.source) + 8 * self.first, self.count
-        row.target, row.size = message + self.offset, self.size
+        row.target, row.number_bytes = message + self.offset, self.size
 
 
 @dataclass
@@ -454,7 +454,7 @@ class Tables:
         first_window = len(self._windows)
         self._windows += output.dropouts
         row.dropouts = first_window, len(self._windows)
-        row.message, row.size = span_of(output.message), output.message_bytes
+        row.message, row.message_bytes = span_of(output.message), output.message_bytes
         self._slots += [(slot, address_of(output.message)) for slot in output.slots]
         row.slots = first_slot, len(self._slots)
         row.name = address_of(name), len(output.name)

@@ -46,6 +46,8 @@ def record(**fields: Any) -> np.dtype[Any]:
     >>> calls = np.zeros(3, CALL)
     >>> calls[1].mount[2] = 0.5
     """
+    taken = [name for name in fields if hasattr(np.record, name)]
+    assert not taken, f"NumPy's rows have {taken} themselves: uncompiled code would read those, not the fields"
     columns = [(name, *(kind if isinstance(kind, tuple) else (kind,))) for name, kind in fields.items()]
     found = np.dtype((np.record, np.dtype(columns, align=True)))
     assert found.itemsize % 8 == 0, found

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -133,6 +134,13 @@ def test_a_row_written_by_a_kernel_is_read_by_name_in_python() -> None:
     assert [float(part.gain) for part in table.parts] == [0.5 * gain for gain in gains]
     assert int(table.whole[0].wheres) == PART.itemsize * (0 + 1 + 2 + 3)
     assert table.grids[:, 1, 2].tolist() == [7.0] * 4
+
+
+@pytest.mark.parametrize("name", ["size", "shape", "data", "copy", "T"])
+def test_a_field_cannot_have_a_name_that_numpy_reads_otherwise(name: str) -> None:
+    """Uncompiled kernels read 1 as the size of every message, and wrote past its end."""
+    with pytest.raises(AssertionError, match=name):
+        record(**{name: INT})
 
 
 KINDS = st.sampled_from([INT, FLOAT, VEC3, SPAN, GRID, RANGE])
