@@ -234,10 +234,6 @@ def _class_id(value: Any) -> Any:
 def _rate_or_off(value: Any) -> Any:
     if not 0 <= _number_of_hertz(value) <= MAX_HZ:
         raise ValueError(f"expected a rate from 0 to {MAX_HZ} Hz, found {show(value)}")
-    if 0 < value < MIN_HZ:
-        raise ValueError(
-            f"expected a rate of at least {MIN_HZ:g} Hz, found {show(value)}; a run lasts 68 years at most"
-        )
     return value
 
 
@@ -251,6 +247,9 @@ def _number_of_hertz(value: Any) -> Any:
     """Whole numbers stay whole, so that a rate prints as it was written."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"expected a rate in Hz, found {describe(value)}")
+    if 0 < value < MIN_HZ:
+        slowest = f"expected a rate of at least {MIN_HZ:g} Hz"
+        raise ValueError(f"{slowest}, found {show(value)}; a run lasts 68 years at most")
     return value
 
 
