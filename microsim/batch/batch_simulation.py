@@ -226,7 +226,7 @@ class BatchSimulation:
         found: list[tuple[int, Integers]] = []
         reach = ticks
         while reach > 0:
-            offsets_of = self.loops.last_firing(sensor.trigger.period, start, reach)
+            offsets_of = self.loops.last_firing(sensor.trigger.step, start, reach)
             latest = int(offsets_of.max())
             if latest == 0:
                 break

@@ -255,12 +255,22 @@ class MicroSimNode:
         self._subscribe()
         self._advertise()
 
+    def moved(self) -> None:
+        """The simulation was put into another moment of its run, perhaps with other robots and settings."""
+        self.settings.follow(self.sim.scenario)
+        self.entities_changed()
+        self._show_parameters()
+
     def _run(self, sim: Simulation) -> None:
         """Advertise before the first messages go out."""
         self.runner.restart(sim)
         self.runner.pilot = self._pilot_for(sim)
         self._advertise()
         self.runner.hand_out(sim.step(0))
+        self._show_parameters()
+
+    def _show_parameters(self) -> None:
+        sim = self.sim
         declared = {name: value for name, value in self.settings.values().items() if name in self._declared}
         self.transport.set_parameters({**declared, "scenario": sim.scenario.name, "seed": sim.seed})
 
