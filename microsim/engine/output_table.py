@@ -37,6 +37,7 @@ from microsim.engine.geometry import Array, Grid
 from microsim.engine.late_readings import (
     ALL_BYTES,
     ATTENTION,
+    BEFORE,
     CAPACITY,
     FIRST,
     FOLLOWERS,
@@ -188,8 +189,8 @@ def sense_late(
     late = _integers_at(rows[r, LATE], LATE_COLUMNS)
     if late[NEXT_SAMPLE] <= tick:
         late[NEXT_SAMPLE] = next_tick(rows[r, PERIOD], rows[r, PARTS], tick + 1)
-        numbers = _floats_at(late[LATENCY], 4)
-        delay = _delay_of(numbers[0], numbers[1], numbers[2], numbers[3], late[LATENCY_KEY], tick)
+        numbers, before = _floats_at(late[LATENCY], BEFORE), _floats_at(late[LATENCY] + 8 * BEFORE, 2)
+        delay = _delay_of(numbers, late[LATENCY_KEY], tick, before)
         if delay >= 0 and is_within(windows, rows[r, FIRST_WINDOW], rows[r, END_WINDOW], tick):
             rows[r, DROPPED] += 1
         elif delay >= 0:
