@@ -32,7 +32,7 @@ from microsim.simulation import Simulation, Snapshot
 from microsim.version import __version__
 
 MAGIC = b"MICROSIM STATE\n"
-FORMAT = 3
+FORMAT = 4
 SUFFIX = ".state"
 
 
