@@ -152,7 +152,7 @@ def scenario_of(path: Path, folder: Path, plugin_folders: Sequence[Path] = ()) -
         hashes = state.content["plugin_hashes"] if state.content["plugins"] else {}
         if changed_plugins(text, hashes, plugin_folders):
             raise SnapshotError(f"{path}: {changed}")
-        scenario = unpacked(text, folder, files, plugin_folders)
+        scenario = unpacked(text, folder, files, plugin_folders, starts=())
         if state.facts["fingerprint"] != fingerprint(scenario):
             raise SnapshotError(f"{path}: {changed}")
     except (KeyError, TypeError, ValueError, AttributeError) as error:

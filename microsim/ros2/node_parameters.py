@@ -141,7 +141,7 @@ class ScenarioParameters:
         pending = {**self.pending, **{name: value for name, value in changes.items() if name not in now}}
         document = self._written(self._document, now)
         try:
-            scenario = load_scenario(document) if now else self.scenario
+            scenario = load_scenario(document, starts=()) if now else self.scenario
             if pending:
                 start = at_start(first or scenario, scenario)
                 load_scenario(self._written(document if start == scenario else _with_switched_off(start), pending))

@@ -81,7 +81,7 @@ def with_entity(scenario: Scenario, name: str, block: Any) -> Scenario:
         data["obstacles"] = [*data["obstacles"], {**given, "name": name}]
     else:
         data["robots"] = {**data["robots"], name: given}
-    return load_scenario(data)
+    return load_scenario(data, starts=(name,))
 
 
 def without_entity(scenario: Scenario, name: str) -> Scenario:
@@ -95,12 +95,12 @@ def without_entity(scenario: Scenario, name: str) -> Scenario:
         data["faults"] = [each for each in data["faults"] if not each["target"].startswith(f"{name}/")]
     else:
         data["obstacles"] = _named(found, {name: None})
-    return load_scenario(data)
+    return load_scenario(data, starts=())
 
 
 def with_obstacle_at(scenario: Scenario, name: str, center: tuple[float, float, float]) -> Scenario:
     found = entities_of(scenario)
-    return load_scenario({**scenario.to_dict(), "obstacles": _named(found, {name: center})})
+    return load_scenario({**scenario.to_dict(), "obstacles": _named(found, {name: center})}, starts=())
 
 
 def _named(entities: Mapping[str, Entity], moved: Mapping[str, tuple[float, float, float] | None]) -> list[Model]:
