@@ -34,6 +34,7 @@ from microsim.errors import UsageError, unknown
 from microsim.outputs.compose import radio_network
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.fault_models import refuse_faults
+from microsim.scenario.live_changes import obstacle_names
 from microsim.scenario.scene import build_world, checked_packet, faults_in_ticks
 from microsim.simulation import END_OF_TIME_NS
 
@@ -419,6 +420,7 @@ class BatchSimulation:
             self.n,
             None if ground.is_shared else ground.moved,
             self.loops.array,
+            obstacle_names(scenario),
         )
 
     def _make_sensors(self, wanted: Iterable[str] | None) -> dict[str, SensorColumns]:

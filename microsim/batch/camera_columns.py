@@ -13,8 +13,8 @@ from microsim.batch.sensor_columns import SensorColumns
 from microsim.engine.calls import address_of
 from microsim.engine.geometry import matrix_from_rpy
 from microsim.engine.output_table import WINDOW_COLUMNS
-from microsim.engine.world import PALETTE
 from microsim.engine.pipeline import AT, NOTHING_BEFORE
+from microsim.engine.world import PALETTE
 from microsim.outputs.sensor_outputs import latency_of
 from microsim.render.image_noise import blur_weights
 from microsim.render.relief import world_terrain
@@ -61,7 +61,13 @@ class CameraColumns(SensorColumns):
         silent, fails = self.windows("silence"), self.windows("fail")
         windows = self._keep(np.array([*silent, *fails], np.float64).reshape(-1, WINDOW_COLUMNS))
         self._latency, self._before = latency.numbers, xp.zeros((self.n, 2))  # of each world, as `delay_of` keeps it
-        self._fill(ROBOT=self.robot.fleet, SCENE=ground.scene, KEYS=self.keys, LATENCY_KEYS=self._latency_keys, BEFORE=self._before)
+        self._fill(
+            ROBOT=self.robot.fleet,
+            SCENE=ground.scene,
+            KEYS=self.keys,
+            LATENCY_KEYS=self._latency_keys,
+            BEFORE=self._before,
+        )
         self._fill(SAMPLED_AT=self.sampled_at, DROPPED=self.dropped, READINGS=self.readings)
         self._fill(WINDOWS=windows, SILENT=len(silent), FAILS=len(silent) + len(fails))
         self._fill(QUEUE=self._queue, FRAMES=self._frames, SLOTS=self._slots)

@@ -184,9 +184,7 @@ def mark_footprint(
 
 
 @kernel
-def overlaps_cell(
-    i: int, j: int, cell: float, x: float, y: float, half_x: float, half_y: float, is_disc: bool
-) -> bool:
+def overlaps_cell(i: int, j: int, cell: float, x: float, y: float, half_x: float, half_y: float, is_disc: bool) -> bool:
     """Whether `mark_footprint` sets cell (i, j)."""
     reach_x, reach_y = inner_half(half_x, cell), inner_half(half_y, cell)
     near_x, near_y = abs(min(max(x, i * cell), i * cell + cell) - x), abs(min(max(y, j * cell), j * cell + cell) - y)

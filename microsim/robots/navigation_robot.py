@@ -126,9 +126,7 @@ def _way_to_cell(x: float, y: float, dx: float, dy: float, half: float, radius: 
     near_x, near_y = min(max(x, -half), half) - x, min(max(y, -half), half) - y
     if near_x * near_x + near_y * near_y <= radius * radius:
         return 0.0 if near_x * dx + near_y * dy > 0.0 else math.inf
-    way = min(
-        _way_into_box(x, y, dx, dy, half + radius, half), _way_into_box(x, y, dx, dy, half, half + radius)
-    )
+    way = min(_way_into_box(x, y, dx, dy, half + radius, half), _way_into_box(x, y, dx, dy, half, half + radius))
     for k in range(4):
         corner_x, corner_y = (half if k & 1 else -half) - x, (half if k & 2 else -half) - y
         along = corner_x * dx + corner_y * dy

@@ -58,6 +58,11 @@ def entities_of(scenario: Scenario) -> dict[str, Entity]:
     return found
 
 
+def obstacle_names(scenario: Scenario) -> tuple[str, ...]:
+    """In the order of `obstacles`: what contacts with them are called."""
+    return tuple(name for name, entity in entities_of(scenario).items() if not isinstance(entity, Robot))
+
+
 def instances_of(scenario: Scenario) -> dict[int, tuple[str, str]]:
     """What masks of cameras can show: number -> name and class, see `engine.world`."""
     found, count = {}, len(scenario.robots)

@@ -50,9 +50,7 @@ if TYPE_CHECKING:
     from microsim.bundle import Bundle
 
 
-def load_scenario(
-    source: str | Path | Mapping[str, Any] | Scenario, starts: Collection[str] | None = None
-) -> Scenario:
+def load_scenario(source: str | Path | Mapping[str, Any] | Scenario, starts: Collection[str] | None = None) -> Scenario:
     """The scenario of that name, path or content, complete and checked; ScenarioError lists all that is wrong.
 
     `starts`: robots whose starts must be free (None: all). In a run robots have left theirs.
@@ -298,9 +296,7 @@ def _in_cell(scenario: Scenario, robot: Robot, occupied: npt.NDArray[np.uint8]) 
     column, row = math.floor(pose.x / cell), math.floor(pose.y / cell)
     if not occupied[row, column]:
         return ""
-    owners = (
-        index for index, each in enumerate(scenario.obstacles) if _covers_cell(each, column, row, cell)
-    )
+    owners = (index for index, each in enumerate(scenario.obstacles) if _covers_cell(each, column, row, cell))
     index = next(owners, None)
     which = f"obstacles[{index}], a {scenario.obstacles[index].type}" if index is not None else "an obstacle"
     return f"the start {_at(robot)} is in a cell that is occupied by {which}"
@@ -311,7 +307,6 @@ def _covers_cell(obstacle: Box | Cylinder, column: int, row: int, cell: float) -
 
     is_disc, half_x, half_y = footprint(obstacle_shape(obstacle))
     return bool(overlaps_cell(column, row, cell, *obstacle.center[:2], half_x, half_y, is_disc))
-
 
 
 def _in_solid(scenario: Scenario, robot: Robot, heights: npt.NDArray[np.float64]) -> str:

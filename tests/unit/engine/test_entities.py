@@ -69,7 +69,7 @@ def test_a_spawned_robot_drives_senses_and_is_stopped_by_a_spawned_obstacle(sim:
     sim.spawn("crate", CRATE)
     sim.command("rover_2", v=2.0)
     messages = sim.step(240)
-    assert sim.touching("rover_2") == ("obstacle",)
+    assert sim.touching("rover_2") == ("crate",)
     assert {"/rover_2/odom", "/rover_2/imu/data_raw"} <= {each.topic for each in messages}
     frames = sim.frame_poses()
     assert "rover_2/base_link" in frames

@@ -25,7 +25,9 @@ def deviations(gap: float, count: int, key: int = KEY) -> np.ndarray:
     return found
 
 
-@given(st.integers(0, 2**62), st.integers(0, 10**9), st.floats(-8.3, 8.3), st.floats(0.0, INDEPENDENT, exclude_max=True))
+@given(
+    st.integers(0, 2**62), st.integers(0, 10**9), st.floats(-8.3, 8.3), st.floats(0.0, INDEPENDENT, exclude_max=True)
+)
 def test_nothing_falls_faster_than_time_passes(key: int, number: int, last: float, elapsed: float) -> None:
     found = next_deviation(key, number, last, elapsed)
     assert last - elapsed <= found < 10.0

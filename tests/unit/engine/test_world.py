@@ -67,7 +67,10 @@ def test_a_box_occupies_the_cells_of_which_it_covers_an_area(x, y, width, depth)
         return min(low + 1, centre + size / 2) - max(low, centre - size / 2)
 
     expected = {
-        (c, r) for c in range(12) for r in range(10) if overlap(c, x, width) > TOUCHING and overlap(r, y, depth) > TOUCHING
+        (c, r)
+        for c in range(12)
+        for r in range(10)
+        if overlap(c, x, width) > TOUCHING and overlap(r, y, depth) > TOUCHING
     }
     assert occupied_cells(box(x, y, width, depth)) == expected
 

@@ -50,7 +50,9 @@ def depth(sim: microsim.Simulation, cells: Array, cell: float, radius: float) ->
 )
 @example(1, 5.0, 0.05, 0.25)
 @example(2, 10.0, 0.25, 0.4)
-def test_a_disc_never_enters_a_wall_on_any_curve_at_any_rate(seed: int, rate: float, cell: float, radius: float) -> None:
+def test_a_disc_never_enters_a_wall_on_any_curve_at_any_rate(
+    seed: int, rate: float, cell: float, radius: float
+) -> None:
     sim, draw = arena(seed, rate, cell, radius), random.Random(seed)
     rows, columns = np.nonzero(sim.world.occupied)
     cells, way = (np.column_stack([columns, rows]) + 0.5) * cell, 0.0
