@@ -78,6 +78,7 @@ class FoxgloveTransport(StandaloneNode):
         from foxglove.websocket import Capability
 
         super().__init__("microsim", ros_args)
+        self.server: Any = None
         self.context = foxglove.Context()
         self.now_ns = 0  # simulated time
         self.dropped = 0  # messages of clients that were too many or too large
@@ -86,6 +87,7 @@ class FoxgloveTransport(StandaloneNode):
         self._arrived = False  # something new, since the last poll
         self._inputs: dict[str, tuple[str, OnMessage]] = {}  # topic -> its type, and who takes it
         self._publishers: dict[int, FoxglovePublisher] = {}  # by channel
+        self._last_refusal_s: dict[str, float] = {}  # by topic
         self._services: set[str] = set()
         can = [Capability.ClientPublish, Capability.Services, Capability.Parameters, Capability.Time]
         try:
@@ -149,6 +151,14 @@ class FoxgloveTransport(StandaloneNode):
             if not job():
                 self._jobs.append(job)
 
+    def log(self, level: LogLevel, text: str) -> None:
+        """Warnings and errors are shown in Foxglove too, where the one who sent something wrong is looking."""
+        super().log(level, text)
+        if level in ("warn", "error") and self.server is not None:
+            from foxglove import StatusLevel
+
+            self.server.publish_status(text, StatusLevel.Warning if level == "warn" else StatusLevel.Error)
+
     def close(self) -> None:
         self.server.stop()
 
@@ -195,19 +205,32 @@ class FoxgloveTransport(StandaloneNode):
 
     def receive(self, topic: str, encoding: str, data: bytes) -> None:
         """A message of a client; one that cannot be read is warned about, as from ROS 2."""
-        if topic not in self._inputs or len(data) > _MOST_BYTES:
+        if topic not in self._inputs:
             self.dropped += 1
             return
         type_name, on_message = self._inputs[topic]
+        size = len(data)
+        if size > _MOST_BYTES:
+            self.dropped, data = self.dropped + 1, b""  # not kept until it is reported
 
         def job() -> bool:
+            if size > _MOST_BYTES:
+                self._refuse(topic, f"messages have {_MOST_BYTES} bytes at most, this one has {size}")
+                return True
             try:
                 on_message(self._encoded(type_name, encoding, data))
             except MicroSimError as error:
-                self.log("warn", f"{topic}: ignored: {error}")
+                self._refuse(topic, str(error))
             return True
 
         self.later(job)
+
+    def _refuse(self, topic: str, why: str) -> None:
+        """At most once a second of each topic."""
+        now = time.monotonic()
+        if now - self._last_refusal_s.get(topic, -1.0) >= 1.0:
+            self._last_refusal_s[topic] = now
+            self.log("warn", f"{topic}: ignored: {why}")
 
     def subscribed(self, channel: int) -> None:
         """A client may have missed what is sent once."""
