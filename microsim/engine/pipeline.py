@@ -1,7 +1,7 @@
 """When sensors are sampled and when their measurements leave: at a rate, or later through a delay."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -90,7 +90,7 @@ NOTHING_BEFORE = (0.0, -math.inf)
 
 
 @kernel
-def delay_of(numbers: Sequence[float], key: int, tick: int, before: Any) -> int:
+def delay_of(numbers: Any, key: int, tick: int, before: Any) -> int:
     """In ticks, of what is sampled at this tick; -1: it is lost. `numbers` are those of `Latency`."""
     if numbers[2] > 0.0 and uniforms(key, tick, 1)[0] < numbers[2]:
         return -1

@@ -296,17 +296,21 @@ def _in_cell(scenario: Scenario, robot: Robot, occupied: npt.NDArray[np.uint8]) 
     column, row = math.floor(pose.x / cell), math.floor(pose.y / cell)
     if not occupied[row, column]:
         return ""
-    owners = (index for index, each in enumerate(scenario.obstacles) if _covers_cell(each, column, row, cell))
+    owners = (
+        index for index, each in enumerate(scenario.obstacles) if _covers_cell(each, column * cell, row * cell, cell)
+    )
     index = next(owners, None)
     which = f"obstacles[{index}], a {scenario.obstacles[index].type}" if index is not None else "an obstacle"
     return f"the start {_at(robot)} is in a cell that is occupied by {which}"
 
 
-def _covers_cell(obstacle: Box | Cylinder, column: int, row: int, cell: float) -> bool:
+def _covers_cell(obstacle: Box | Cylinder, x: float, y: float, cell: float) -> bool:
+    """Whether it overlaps the cell with its corner at x, y; a cell of 0 is that point."""
     from microsim.engine.world import footprint, overlaps_cell
 
     is_disc, half_x, half_y = footprint(obstacle_shape(obstacle))
-    return bool(overlaps_cell(column, row, cell, *obstacle.center[:2], half_x, half_y, is_disc))
+    from_x, from_y = obstacle.center[0] - x, obstacle.center[1] - y
+    return bool(overlaps_cell(0, 0, cell, from_x, from_y, half_x, half_y, is_disc))
 
 
 def _in_solid(scenario: Scenario, robot: Robot, heights: npt.NDArray[np.float64]) -> str:
