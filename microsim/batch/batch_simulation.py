@@ -34,7 +34,9 @@ from microsim.outputs.compose import radio_network
 from microsim.plugin_errors import plugin_errors
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.fault_models import refuse_faults
+from microsim.scenario.live_changes import obstacle_names
 from microsim.scenario.scene import build_world, checked_packet, faults_in_ticks
+from microsim.sensors._camera_messages import images_in
 from microsim.simulation import END_OF_TIME_NS
 
 _CHUNK = 64  # worlds of a thread come in multiples of these
@@ -63,8 +65,8 @@ class BatchSimulation:
     out where nobody looks. `threads` share the worlds among them.
 
     With `device="cuda"` (the extra `gpu`) worlds live on an NVIDIA GPU, and arrays are CuPy's, which torch, JAX and
-    others share without a copy. Where no GPU gives the CPU's bits, a warning says so and the CPU takes over; `device`
-    is the one in use.
+    others share without a copy. Where no GPU gives the CPU's bits, it is refused with the reason; `device="auto"` warns
+    and runs on the CPU. The attribute `device` is the one in use.
     """
 
     def __init__(
@@ -149,7 +151,7 @@ class BatchSimulation:
         self.tick[chosen] = 0
         if self._radio.is_used:
             self._radio.reset(self.loops.host(chosen).tolist())
-        self.ground.draw(chosen, drawn)
+        self._lay_out(chosen)
         self.contacts.touch[:, :, chosen] = 0
         for robot in self._robots.values():
             with plugin_errors(f"robot {robot.name}", type(robot.settings)):
@@ -162,6 +164,12 @@ class BatchSimulation:
             with plugin_errors(f"sensor {sensor.target}", sensor.sensor):
                 sensor.sample(chosen, self.tick)
                 sensor.finish(chosen, self.tick)
+
+    def _lay_out(self, worlds: Integers) -> None:
+        """What the seeds of these worlds decide about their ground."""
+        self.ground.draw(worlds, self.seeds[worlds])
+        if self.ground.is_generated:
+            self.contacts.show(self.ground.solids, self.ground.moved, self.ground.heights)
 
     def _run(self, ticks: int, is_sensing: bool) -> None:
         self._check_ticks(ticks)
@@ -228,7 +236,7 @@ class BatchSimulation:
         found: list[tuple[int, Integers]] = []
         reach = ticks
         while reach > 0:
-            offsets_of = self.loops.last_firing(sensor.trigger.period, start, reach)
+            offsets_of = self.loops.last_firing(sensor.trigger.step, start, reach)
             latest = int(offsets_of.max())
             if latest == 0:
                 break
@@ -275,6 +283,15 @@ class BatchSimulation:
             return tuple(str(number) for number in range(total))
         return tuple(names if each == 1 else (f"{name}_{number}" for name in names for number in range(each)))
 
+    def images(self, sensor: str) -> dict[str, Any]:
+        """A camera's latest images: `image` (n, h, w, 3), and those that its `render` requests: `depth` (n, h, w) [m],
+        `segmentation` (n, h, w, 3), `instances` (n, h, w). On the CPU they are views of its `readings`.
+        """
+        columns = self._sensors[sensor]
+        if columns.sensor.picture is None:
+            raise UsageError(f"{sensor} is not a camera: it has no images")
+        return images_in(columns.block, columns.readings, self.loops.xp)
+
     def commands(self, robot: str) -> Array:
         """(inputs, n) to write into. Its values are sent with every `step`, in the order of `inputs`.
 
@@ -292,11 +309,11 @@ class BatchSimulation:
 
     def touching(self, robot: str, world: int) -> tuple[str, ...]:
         """What a robot touches now, as `Simulation.touching` names it."""
-        return self.contacts.touched(self._number(robot), world)
+        return self.contacts.touched(self._number(robot), world, self.ground.names_of(world))
 
     def last_contact(self, robot: str, world: int) -> str:
         """What it touched last since the reset of its world; empty: nothing."""
-        return self.contacts.last(self._number(robot), world)
+        return self.contacts.last(self._number(robot), world, self.ground.names_of(world))
 
     def _number(self, robot: str) -> int:
         return self.contacts.names.index(self._robot(robot).name)
@@ -322,7 +339,8 @@ class BatchSimulation:
 
     def memory_bytes(self) -> int:
         """Of all arrays that have an entry for each world, readings included."""
-        return sum(int(array.nbytes) for array, _ in self._arrays().values()) + self.tick.nbytes + self.seeds.nbytes
+        arrays = [array for array, _ in self._arrays().values()]
+        return sum(int(array.nbytes) for array in (*arrays, *self.ground.generated, self.tick, self.seeds))
 
     # ---- radio -----------------------------------------------------------------------------------------------
 
@@ -379,6 +397,8 @@ class BatchSimulation:
         if chosen.size != len(snapshot):
             raise UsageError(f"the snapshot has {len(snapshot)} worlds; {chosen.size} are to be restored")
         self.seeds[chosen] = snapshot.seeds
+        if self.ground.is_generated:
+            self._lay_out(chosen)
         for name, (array, axis) in self._arrays().items():
             array[(slice(None),) * axis + (self._beside(array, chosen),)] = snapshot.arrays[name]
         for name, sensor in self._sensors.items():
@@ -427,6 +447,8 @@ class BatchSimulation:
             self.n,
             None if ground.is_shared else ground.moved,
             self.loops.array,
+            ground.is_generated,
+            obstacle_names(scenario),
         )
 
     def _make_sensors(self, wanted: Iterable[str] | None) -> dict[str, SensorColumns]:
