@@ -94,6 +94,7 @@ class BatchSimulation:
             with plugin_errors(f"robot {name}", type(settings)):
                 self._robots[name] = RobotColumns(make[0], name, *make[1:])
         self.fleets: Rows = self.loops.xp.stack([robot.fleet for robot in self._robots.values()])
+        self.has_checked = any(robot.has_checked for robot in self._robots.values())
         self.contacts = self._make_contacts()
         self._faults = faults_in_ticks(self.scenario, self.clock)
         self._radio = BatchRadio(self._radio_of, self._distance)

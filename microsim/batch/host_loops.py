@@ -76,6 +76,8 @@ class HostLoops:
         contacts, shared = batch.contacts, batch.ground.is_shared
         size = marks_for(len(contacts.names), contacts.words).size
         rows = kernels.move(batch.fleets, needs_tick, shared, contacts.table, size, batch.tick, ticks, begin, end)
+        if not batch.has_checked:
+            return
         with plugin_errors():
             raise_broken(rows, lambda row: f"robot model {batch.movers[row].model.name}")
 
@@ -116,8 +118,11 @@ class HostLoops:
 
     def sense(self, sensor: KernelColumns, calls: Calls, worlds: Integers, tick: Integers) -> None:
         tables = calls.rows_at, calls.steps_at, len(calls.kernels)
-        made = np.zeros(len(calls.kernels) * CALL.itemsize // 8 + sensor.motion_size + sensor.reading_size)
         windows = sensor.windows_at, sensor.window_count
+        if not calls.has_checked:
+            kernels.sense(*tables, sensor.robot.fleet, worlds, tick, *windows, 0)
+            return
+        made = np.zeros(len(calls.kernels) * CALL.itemsize // 8 + sensor.motion_size + sensor.reading_size)
         kernels.sense(*tables, sensor.robot.fleet, worlds, tick, *windows, address_of(made))
         rows = made[: len(calls.kernels) * CALL.itemsize // 8].view(CALL)
         with plugin_errors():

@@ -350,13 +350,17 @@ def sense(
 ) -> None:  # fmt: skip
     """Readings of sensors on one robot in these worlds: for each world what `compiled_tick.sense` does for one.
 
-    The calls hold the addresses of world 0, the steps how far it is to the next world's. `scratch`: of this call's own,
-    for the calls as they are made, a motion, and a reading that becomes float32. All stops where the kernel of a
-    plug-in raises an exception: its call is there then.
+    The calls hold the addresses of world 0, the steps how far it is to the next world's. All stops where the kernel of
+    a plug-in raises an exception. `scratch`: where its call is then; room for the calls as they are made, a motion, and
+    a reading that becomes float32. 0: no kernel is a plug-in's.
     """
     given, steps_to = _calls_at(calls, count).copy(), _steps_at(steps, count)
     motion_size, block = given[0].motion.count, np.zeros((MANY_ROWS, BLOCK))
-    room = _floats_at(scratch + count * CALL_BYTES, motion_size + given[0].reading.count)
+    head, size = count * CALL_BYTES // 8, motion_size + given[0].reading.count
+    own_scratch = np.zeros(0 if scratch else head + size)
+    if scratch == 0:
+        scratch = _table_address(own_scratch)
+    room = _floats_at(scratch + 8 * head, size)
     for k in range(count):
         given[k].motion.address = _table_address(room)
         if steps_to[k].singles:
@@ -376,6 +380,7 @@ def sense(
         for k in range(count):
             if own[k].is_broken:
                 return
+    own_scratch[:1] = 0.0  # so it lives until here
 
 
 @kernel

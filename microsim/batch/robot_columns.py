@@ -12,7 +12,7 @@ from microsim.batch.batch_columns import Array, Integers, shared
 from microsim.batch.batch_ground import Ground
 from microsim.batch.kernels import GAP, HIGH, HOW, IS_DRAWN, IS_GROUND_BOUND, LOW, POSE
 from microsim.engine.bodies import Body
-from microsim.engine.calls import Rows
+from microsim.engine.calls import Rows, has_checked
 from microsim.engine.components import Airflow
 from microsim.engine.noise import stream_keys
 from microsim.engine.random_layout import numbers_between
@@ -115,6 +115,7 @@ class RobotColumns:
         state, command, parameters = self.state, self.in_force, self.parameters
         step = 1 if parameters.strides[1] else 0
         one, many = self.loops.advance_functions(self.model)
+        self.has_checked = has_checked((one, many))
         return np.array(
             [
                 one, 0, address_of(state), *state.shape, 0, 0, address_of(command),

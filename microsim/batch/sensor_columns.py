@@ -17,7 +17,7 @@ import numpy as np
 from microsim.batch.batch_columns import Integers
 from microsim.batch.kernels import STEP
 from microsim.batch.robot_columns import RobotColumns
-from microsim.engine.calls import BLOCK, BLOCK_ROWS, CALL
+from microsim.engine.calls import BLOCK, BLOCK_ROWS, CALL, has_checked
 from microsim.engine.compiled_tick import Window, windows_table
 from microsim.engine.components import FixedMount
 from microsim.engine.faults import TimedFault
@@ -154,6 +154,7 @@ class Calls:
     owners: list[str]  # what each belongs to, for messages
     rows: Any  # `calls.CALL`, for world 0
     steps: Any  # `kernels.STEP`, to the next world
+    has_checked: bool  # whether any kernel is a plug-in's
 
     def __post_init__(self) -> None:
         self.rows_at, self.steps_at = address_of(self.rows), address_of(self.steps)
@@ -218,7 +219,10 @@ class KernelColumns(SensorColumns):
             self.track_calls = self._calls([self.sensor.track], owners[:1], [call], [step])
 
     def _calls(self, kernels: list[Any], owners: list[str], calls: list[Records], steps: list[Records]) -> Calls:
-        return Calls(kernels, owners, *(self.loops.table(np.concatenate(each)) for each in (calls, steps)))
+        rows, steps_to = np.concatenate(calls), np.concatenate(steps)
+        functions = [*rows["function"].tolist(), *steps_to["sample_many"].tolist()]
+        tables = self.loops.table(rows), self.loops.table(steps_to)
+        return Calls(kernels, owners, *tables, has_checked(functions))
 
     def _call(
         self,

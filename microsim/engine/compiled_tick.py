@@ -430,7 +430,7 @@ class Tables:
             call.write(row, address_of(scene), jumps)
         for row, (slot, message) in zip(self._slot_rows, self._slots, strict=True):
             slot.write(row, message)
-        self._has_checked = has_checked(self.calls["function"])
+        self.has_checked = has_checked(self.calls["function"])
         self.windows = windows_table(self._windows)
         self._lates = [(k, each.late) for k, each in enumerate(outputs) if each is not None and each.late is not None]
         self.has_lates = bool(self._lates)
@@ -506,7 +506,7 @@ class Tables:
 
     def raise_broken(self) -> None:
         """Raise an error if the kernel of a plug-in raised one."""
-        if self._has_checked:
+        if self.has_checked:  # else there is nothing to look for
             raise_broken(self.calls, lambda call: self._calls[call].owner)
 
     def check(self) -> None:

@@ -98,7 +98,7 @@ class Physics:
         rows = [before, *(self._row(fleet) for fleet in self.fleets), after]
         self.rows: Rows = np.array(rows, np.int64).reshape(-1, FLEET_COLUMNS)
         self.copies: Rows = np.zeros((0, COPY_COLUMNS), np.int64)
-        self._has_checked = has_checked(self.rows[:, FUNCTION])
+        self.has_checked = has_checked(self.rows[:, FUNCTION])
         self._traces: Sequence[Array] = ()  # where copies go
         self.look()
 
@@ -126,7 +126,7 @@ class Physics:
 
     def raise_broken(self) -> None:
         """Raise an error if the kernel of a plug-in raised one."""
-        if self._has_checked:
+        if self.has_checked:  # else there is nothing to look for
             raise_broken(self.rows, lambda row: f"robot model {self.fleets[row - 1].model.name}")
 
     def trace(self, ticks: int) -> Mapping[str, Array]:
