@@ -36,7 +36,6 @@ from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.fault_models import refuse_faults
 from microsim.scenario.live_changes import obstacle_names
 from microsim.scenario.scene import build_world, checked_packet, faults_in_ticks
-from microsim.sensors._camera_messages import images_in
 from microsim.simulation import END_OF_TIME_NS
 
 _CHUNK = 64  # worlds of a thread come in multiples of these
@@ -289,9 +288,9 @@ class BatchSimulation:
         `segmentation` (n, h, w, 3), `instances` (n, h, w). On the CPU they are views of its `readings`.
         """
         columns = self._sensors[sensor]
-        if columns.sensor.picture is None:
+        if columns.sensor.images is None:
             raise UsageError(f"{sensor} is not a camera: it has no images")
-        return images_in(columns.block, columns.readings, self.loops.xp)
+        return columns.sensor.images(columns.block, columns.readings, self.loops.xp)
 
     def commands(self, robot: str) -> Array:
         """(inputs, n) to write into. Its values are sent with every `step`, in the order of `inputs`.

@@ -269,9 +269,9 @@ class Sensor:
     # the instrument form
     instrument: Callable[[SensorContext], Instrument] | None = None
     shape: Callable[[SensorContext], tuple[int, ...]] | None = None  # of a reading, where that is fixed
-    picture: Callable[[SensorContext, int], npt.NDArray[np.uint8]] | None = (
-        None  # what it sees at a tick, without noise
-    )
+    # of a camera: what it sees at a tick, without noise; images by kind, as below
+    picture: Callable[[SensorContext, int], npt.NDArray[np.uint8]] | None = None
+    images: Callable[[Any, Any, Any], dict[str, Any]] | None = None  # (settings, readings of a batch, numpy or cupy)
     # whether batches can draw it on their GPU, by its settings, the world, and whether there are other robots
     is_plain_camera: Callable[[Any, World, bool], bool] = lambda settings, world, has_others: False
     on_failure: Literal["repeat", "empty"] = "repeat"  # what is sent while it fails: the last reading, or nothing in it
