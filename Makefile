@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run demo test quick test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 interop learning packaging dist hooks clean distclean
+.PHONY: help setup run demo test times quick test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 interop learning packaging dist hooks clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,10 @@ demo: $(READY)-view ## See a demo in the browser, and drive (DEMO=oval ARGS=)
 
 test: $(READY)-dev ## Run the fast tests (ARGS= goes to pytest)
 	@$(BIN)/python -m pytest -n $(WORKERS) $(FAST) $(ARGS)
+
+times: $(READY)-dev ## Run the fast tests and print where their time goes (ARGS= goes to pytest)
+	@$(BIN)/python -m pytest -q -p tests.times -n $(WORKERS) $(FAST) $(ARGS)
+	@$(BIN)/python -m tests.times
 
 quick: $(READY)-dev ## Run a representative part of the tests, in under a minute
 	@$(BIN)/python -m pytest -q -n $(WORKERS) $(FAST) $(QUICK) $(ARGS)
