@@ -65,7 +65,7 @@ class Meter:
         file.parent.mkdir(parents=True, exist_ok=True)
         self._lines = file.open("w")
         self._compiling = _CompileClock()
-        self._children, self._looked = 0.0, 0.0
+        self._children = self._lost = self._looked = 0.0
 
     def write(self, name: str, times: dict[str, Times]) -> None:
         self._lines.write(json.dumps({"name": name, **{phase: astuple(each) for phase, each in times.items()}}) + "\n")
@@ -76,8 +76,9 @@ class Meter:
         asleep = wall - _running_or_ready()
         if asleep > self._looked + 0.02:  # only who sleeps can have waited for others, and looking takes milliseconds
             ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-            self._children = ended.ru_utime + ended.ru_stime + _processor_seconds_of_descendants()
-            self._looked = asleep
+            found = ended.ru_utime + ended.ru_stime + _processor_seconds_of_descendants()
+            self._lost = max(self._lost, self._children - found)  # with processes that ended after their parent
+            self._children, self._looked = found + self._lost, asleep
         return Times(time.process_time(), self._compiling.seconds, self._children, asleep, wall)
 
     @pytest.hookimpl(wrapper=True)
