@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,8 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from websockets.sync.client import connect
+
+from tests.forked_python import forked_python
 
 ROOT = Path(__file__).resolve().parents[1]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -115,7 +116,7 @@ class Run:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "microsim", *arguments, "--view-port", "0"],
+                [*forked_python(), "-m", "microsim", *arguments, "--view-port", "0"],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
