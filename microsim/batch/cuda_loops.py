@@ -38,6 +38,7 @@ from microsim.engine.calls import (
 )
 from microsim.engine.compiled import CACHE_FOLDER
 from microsim.engine.contact_tables import marks_for
+from microsim.engine.kernel_key import key_of
 
 if TYPE_CHECKING:
     from microsim.batch.batch_ground import Ground
@@ -164,24 +165,16 @@ def _shape_of(robot: RobotColumns) -> tuple[Any, ...]:
     return kernel, is_of_version_0_1(kernel), *[each.shape[0] for each in arrays]
 
 
-def _flat(constants: tuple[Any, ...]) -> list[Any]:
-    return [one for each in constants for one in (_flat(each) if isinstance(each, tuple) else [each])]
-
-
 @lru_cache(None)
 def _function(make: Callable[..., Any], constants: tuple[Any, ...], capability: tuple[int, int]) -> Any:
     """The GPU's function, loaded. Its PTX is kept on disk, like kernels of the CPU."""
     import cupy
 
-    kernels = [each for each in _flat(constants) if callable(each)]
-    given = [getattr(each, "__name__", each) for each in (make, *_flat(constants))]
-    sources = [Path(inspect.getfile(getattr(each, "py_func", each))).read_bytes() for each in kernels]
-    described = repr((given, capability, compiler_version())).encode()
-    name = hashlib.sha256(described + b"".join(sources)).hexdigest()[:16]
+    loop = make(*constants)
+    name = hashlib.sha256(repr((key_of(loop), capability, compiler_version())).encode()).hexdigest()[:32]
     folder = CACHE_FOLDER or Path(mkdtemp(prefix="microsim-"))
     file, label = folder / f"{name}.ptx", folder / f"{name}.name"
     if not label.is_file():
-        loop = make(*constants)
         entry, code = ptx_of(loop, len(inspect.signature(loop).parameters), capability)
         for path, content in ((file, code), (label, entry.encode())):
             part = path.with_suffix(".part")

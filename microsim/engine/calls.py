@@ -409,16 +409,13 @@ def _skipped(address: int) -> None:
 def _address(function: Callable[..., None], entry: Callable[[int], None]) -> int:
     """A compiled function that calls this kernel. Its code is the entry's; only the kernel it names differs.
 
-    It passes for a function of the kernel's file, so that numba keeps it on disk beside the kernel.
+    It has a name of its own: functions of one name that were compiled in two processes could be taken for each other.
     """
     if not _IS_PLAIN and not hasattr(function, "py_func"):
         function = kernel(function)  # a plug-in's author left the decorator out
+    made = FunctionType(entry.__code__, {**globals(), "kernel_called": function})
     form = getattr(function, "py_func", function)
-    name = f"{form.__qualname__}_entry"
-    source = form.__code__
-    code = entry.__code__.replace(co_name=name, co_filename=source.co_filename, co_firstlineno=source.co_firstlineno)
-    made = FunctionType(code, {**globals(), "kernel_called": function}, name)
-    made.__qualname__, made.__module__ = name, form.__module__
+    made.__qualname__, made.__module__ = f"{form.__qualname__}{entry.__name__}", form.__module__
     return _registered(made)
 
 
