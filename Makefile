@@ -3,7 +3,8 @@
 DURATION ?= 60
 SCENARIO ?= showcase
 DEMO     ?= oval
-WORKERS  ?= 2
+# Tests wait for a third of their time, for processes and networks: three of them keep two cores busy.
+WORKERS  ?= $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )))
 ARGS     ?=
 
 SUPPORTED := python3 python3.11 python3.12 python3.13 python3.10
@@ -13,6 +14,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 READY := $(VENV)/.ready
 FAST  := -m "not slow and not bench and not aarch64 and not interop and not learning and not gpu"
+SPLIT  = -n $(WORKERS) --dist worksteal # neighbours stay together, and share what their file prepares
 QUICK := $(shell cat tests/quick.txt)
 CODE  := microsim tests benchmarks examples docs launch setup.py
 METADATA := setup.py setup.cfg pyproject.toml microsim/version.py
@@ -22,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run demo test times quick test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 interop learning packaging dist hooks clean distclean
+.PHONY: help setup run demo test times quick test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 environments interop learning packaging dist hooks clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,17 +36,17 @@ demo: $(READY)-view ## See a demo in the browser, and drive (DEMO=oval ARGS=)
 	@$(BIN)/microsim demo $(DEMO) --open $(ARGS)
 
 test: $(READY)-dev ## Run the fast tests (ARGS= goes to pytest)
-	@$(BIN)/python -m pytest -n $(WORKERS) $(FAST) $(ARGS)
+	@$(BIN)/python -m pytest $(SPLIT) $(FAST) $(ARGS)
 
 times: $(READY)-dev ## Run the fast tests and print where their time goes (ARGS= goes to pytest)
-	@$(BIN)/python -m pytest -q -p tests.times -n $(WORKERS) $(FAST) $(ARGS)
+	@$(BIN)/python -m pytest -q -p tests.times $(SPLIT) $(FAST) $(ARGS)
 	@$(BIN)/python -m tests.times
 
 quick: $(READY)-dev ## Run a representative part of the tests, in under a minute
-	@$(BIN)/python -m pytest -q -n $(WORKERS) $(FAST) $(QUICK) $(ARGS)
+	@$(BIN)/python -m pytest -q $(SPLIT) $(FAST) $(QUICK) $(ARGS)
 
 test-all: $(READY)-dev ## Run the slow tests too
-	@$(BIN)/python -m pytest -n $(WORKERS) -m "not bench and not aarch64 and not learning and not gpu" $(ARGS)
+	@$(BIN)/python -m pytest $(SPLIT) -m "not bench and not aarch64 and not learning and not gpu" $(ARGS)
 
 check: static test ## Everything before a commit: format, lint, types, layers, tests
 
@@ -73,7 +75,7 @@ layers: $(READY)-dev ## Check that imports point down the layers
 # Compiled kernels run outside Python, where coverage sees nothing: measure with the compiler off. The documentation's examples
 # show how fast things are, so they are left out.
 coverage: $(READY)-dev ## Measure test coverage; microsim/engine must reach 95 %
-	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(WORKERS) $(FAST) tests/unit tests/acceptance --ignore tests/unit/cli/test_docs.py --ignore tests/unit/cli/test_cli.py --ignore tests/unit/view/test_demos.py --cov --cov-report= $(ARGS)
+	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest $(SPLIT) $(FAST) tests/unit tests/acceptance --ignore tests/unit/cli/test_docs.py --ignore tests/unit/cli/test_cli.py --ignore tests/unit/view/test_demos.py --cov --cov-report= $(ARGS)
 	@$(BIN)/coverage report --include 'microsim/engine/*' --fail-under 95
 	@$(BIN)/coverage html --directory .cache/coverage --quiet && echo "line by line: .cache/coverage/index.html"
 
@@ -93,9 +95,13 @@ docs: $(READY)-docs ## Build the documentation in docs/_build/html
 aarch64: $(READY)-dev ## On an emulated arm64 processor: compare digests, and drive a node over DDS
 	@tests/aarch64/check.sh
 
+environments: $(READY)-dev # of interop and learning
+	@tests/interop/setup.sh >/dev/null
+	@tests/learning/setup.sh >/dev/null
+
 interop: $(READY)-dev ## Test against real rclpy from PyPI, in .cache/rclpy-venv (two minutes the first time)
 	@tests/interop/setup.sh >/dev/null
-	@MICROSIM_NEED_RCLPY=1 $(BIN)/python -m pytest -n $(WORKERS) -m interop tests/interop $(ARGS)
+	@MICROSIM_NEED_RCLPY=1 $(BIN)/python -m pytest $(SPLIT) -m interop tests/interop $(ARGS)
 
 learning: $(READY)-dev ## Test training and the adapters with torch, in .cache/learning-venv (a minute or two the first time)
 	@tests/learning/setup.sh >/dev/null
