@@ -3,8 +3,8 @@
 DURATION ?= 60
 SCENARIO ?= showcase
 DEMO     ?= oval
-# Tests wait for a third of their time, for processes and networks: three of them keep two cores busy.
-WORKERS  ?= $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )))
+# Tests wait for a third of their time, for processes and networks: two more than there are cores keep these busy.
+WORKERS  ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
 ARGS     ?=
 
 SUPPORTED := python3 python3.11 python3.12 python3.13 python3.10
