@@ -5,6 +5,7 @@ SCENARIO ?= showcase
 DEMO     ?= oval
 # Tests wait for a third of their time, for processes and networks: two more than there are cores keep these busy.
 WORKERS  ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
+BUSY     ?= 4
 ARGS     ?=
 
 SUPPORTED := python3 python3.11 python3.12 python3.13 python3.10
@@ -24,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run demo test times quick test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 environments interop learning packaging dist hooks clean distclean
+.PHONY: help setup run demo test times test-loaded quick test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 environments interop learning packaging dist hooks clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +42,9 @@ test: $(READY)-dev ## Run the fast tests (ARGS= goes to pytest)
 times: $(READY)-dev ## Run the fast tests and print where their time goes (ARGS= goes to pytest)
 	@$(BIN)/python -m pytest -q -p tests.times $(SPLIT) $(FAST) $(ARGS)
 	@$(BIN)/python -m tests.times
+
+test-loaded: $(READY)-dev ## Run the fast tests beside busy processes: none may depend on time (BUSY=4 ARGS=)
+	@$(BIN)/python -m tests.loaded $(BUSY) $(FAST) $(ARGS)
 
 quick: $(READY)-dev ## Run a representative part of the tests, in under a minute
 	@$(BIN)/python -m pytest -q $(SPLIT) $(FAST) $(QUICK) $(ARGS)

@@ -38,6 +38,11 @@ def _candidates() -> Iterator[Path]:
         yield Path(prefix) / "share" / "microsim"
 
 
+def with_name_of_its_own(path: Path) -> Path:
+    """The same path; `.` and `..`, beside which nothing can be named, as what they stand for."""
+    return path if path.name not in ("", "..") else path.resolve()
+
+
 def scenario_names() -> list[str]:
     """Names of the shipped scenarios, in alphabetical order."""
     return sorted(path.stem for path in (data_folder() / "scenarios").glob("*.yaml"))

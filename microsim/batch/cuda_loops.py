@@ -31,14 +31,16 @@ from microsim.batch.cuda_kernels import (
     start_loop,
     take_loop,
 )
+from microsim.batch.kernels import STEP
 from microsim.engine import noise
 from microsim.engine.calls import (
-    address_of,
+    CALL,
     is_of_version_0_1,
 )
 from microsim.engine.compiled import CACHE_FOLDER
 from microsim.engine.contact_tables import marks_for
 from microsim.engine.kernel_key import key_of
+from microsim.engine.records import Records, address_of
 
 if TYPE_CHECKING:
     from microsim.batch.batch_ground import Ground
@@ -72,6 +74,10 @@ class CudaLoops:
 
     def array(self, values: npt.NDArray[Any]) -> Any:
         return values.copy() if IS_SIMULATED else self.xp.asarray(values)
+
+    def table(self, records: Records) -> Any:
+        # CuPy has no records; kernels are given the address alone
+        return records.copy() if IS_SIMULATED else self.xp.asarray(np.ascontiguousarray(records).view(np.uint8))
 
     def host(self, array: Any) -> npt.NDArray[Any]:
         found: npt.NDArray[Any] = array if isinstance(array, np.ndarray) else self.xp.asnumpy(array)
@@ -137,15 +143,14 @@ class CudaLoops:
         size = 8 * sensor.reading_size
         part = max(ROOM_BYTES // size, THREADS) if sensor.is_rounded else worlds.size
         room = self.xp.empty(min(part, worlds.size) * size if sensor.is_rounded else 0, np.uint8)
-        windows = sensor.window_rows
-        shared = address_of(sensor.robot.fleet), address_of(windows), len(windows)
+        shared = address_of(sensor.robot.fleet), sensor.windows_at, sensor.window_count
         constants = sensor.sensor.reads_state, sensor.is_rounded
         for begin in range(0, worlds.size, max(part, 1)):
             some = worlds[begin : begin + part]
             for k, kernel in enumerate(calls.kernels):
-                rows = [address_of(each) for each in (calls.rows[k], calls.steps[k], calls.steps[0])]
-                places = address_of(some), address_of(tick), address_of(room)
-                self.launch(some.size, sense_loop, (kernel, *constants), *rows, *shared, *places)
+                rows = calls.rows_at + k * CALL.itemsize, calls.steps_at + k * STEP.itemsize, calls.steps_at
+                arrays = address_of(some), address_of(tick), address_of(room)
+                self.launch(some.size, sense_loop, (kernel, *constants), *rows, *shared, *arrays)
 
     def sincos(self, angles: Array, sines: Array, cosines: Array) -> None:
         self.launch(angles.size, sincos_loop, (), *[address_of(each) for each in (angles, sines, cosines)])

@@ -30,7 +30,7 @@ from typer.core import TyperGroup
 from typer.models import ArgumentInfo
 
 from microsim.cli import commands
-from microsim.cli.terminal import guarded_output, set_quiet
+from microsim.cli.terminal import guarded_output, set_quiet, warnings_as_sentences
 from microsim.errors import PluginError
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Commands(TyperGroup):
         return list(self.commands)
 
     def invoke(self, ctx: Any) -> None:
-        with guarded_output():
+        with guarded_output(), warnings_as_sentences():
             code = super().invoke(ctx)
         raise typer.Exit(code or 0)
 
@@ -124,7 +124,35 @@ def _built(found: Mapping[str, Command]) -> dict[str, Any]:
         command.add_to(app, name)
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
+    _take_negative_numbers(group)
     return {name: group.commands[name] for name in sorted(found, key=lambda name: (found[name].position, name))}
+
+
+_NEGATIVE = re.compile(r"-\.?(\d|inf\b|nan\b)", re.IGNORECASE)
+
+
+def _take_negative_numbers(command: Any) -> None:
+    """`-18,-8` and `-1` are arguments of a command and of all below it: no option begins with a digit."""
+    for each in getattr(command, "commands", {}).values():
+        _take_negative_numbers(each)
+    if isinstance(command, TyperGroup):
+        return
+    make_parser = command.make_parser
+
+    def parser_of(ctx: Any) -> Any:
+        parser = make_parser(ctx)
+        as_option = parser._process_opts
+
+        def process(argument: str, state: Any) -> None:
+            if _NEGATIVE.match(argument):
+                state.largs.append(argument)
+            else:
+                as_option(argument, state)
+
+        parser._process_opts = process
+        return parser
+
+    command.make_parser = parser_of
 
 
 def json_outputs() -> dict[str, Any]:

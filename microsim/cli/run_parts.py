@@ -16,6 +16,7 @@ from microsim.cli.ci_reports import CiCase, ReportOptions
 from microsim.cli.command import flag, given, option, simulated_time, size
 from microsim.cli.terminal import FAILED, GOOD, note, warn
 from microsim.errors import MicroSimError, MissionError, UsageError, os_errors
+from microsim.paths import with_name_of_its_own
 
 if TYPE_CHECKING:
     from microsim.missions import Mission, MissionPilot
@@ -140,7 +141,12 @@ class RecordingOptions(NamedTuple):
     @property
     def states(self) -> Path:
         """Where snapshots go."""
-        return Path("microsim_states") if self.record is None else self.record.with_name(f"{self.record.name}_states")
+        if self.record is None:
+            return Path("microsim_states")
+        folder = with_name_of_its_own(self.record)
+        if not folder.name:
+            raise UsageError(f"--record: expected the name of a folder, found {folder}")
+        return folder.with_name(f"{folder.name}_states")
 
     def refuse_alone(self) -> None:
         """Options of a recording, without --record."""
@@ -175,9 +181,9 @@ class Recordings:
         from microsim.recording.recorder import Recorder
         from microsim.recording.state_file import History
 
-        self.states = options.states
         history = None
         if options.history is not None:
+            self.states = options.states
             history = History(float(options.history))
             _check_room(self.states)
         if options.record is not None:
@@ -288,9 +294,12 @@ class FoxgloveOptions(NamedTuple):
         host = self.foxglove_host or "127.0.0.1"
         quiet = [] if transport is None else ["--disable-stdout-logs"]
         arguments = ["--ros-args", *(each for each in ros_args if each != "--ros-args"), *quiet]
-        live = FoxgloveTransport(host, self.foxglove, arguments)
+
+        def opened(port: int) -> None:
+            print(f"Foxglove: open a connection to ws://{host}:{port}", file=sys.stderr, flush=True)
+
+        live = FoxgloveTransport(host, self.foxglove, arguments, opened)
         stack.callback(live.close)
-        print(f"Foxglove: open a connection to ws://{host}:{live.server.port}", file=sys.stderr, flush=True)
         return live if transport is None else JoinedTransports(transport, live)
 
 

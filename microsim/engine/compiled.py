@@ -43,15 +43,21 @@ def source_hash() -> str:
     return digest.hexdigest()[:16]
 
 
+CACHE_PROBLEMS: list[str] = []  # why compiled kernels cannot be kept: then every process compiles again
+
+
 def _cache_folder() -> Path | None:
-    """A writable folder for compiled kernels, or None: then every process compiles again."""
+    """A writable folder for compiled kernels, or None."""
     chosen = numba.core.config.CACHE_DIR or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(chosen) / "microsim" / "kernels" / VERSIONS
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return None
-    return folder if os.access(folder, os.W_OK) else None
+        if os.access(folder, os.W_OK):
+            return folder
+        CACHE_PROBLEMS.append(f"{folder} is not writable")
+    except OSError as error:
+        CACHE_PROBLEMS.append(f"{error.filename or folder}: {error.strerror or error}")
+    return None
 
 
 CACHE_FOLDER = _cache_folder()
@@ -222,7 +228,10 @@ class SignatureFiles(caching.IndexDataCacheFile):  # type: ignore[misc]
     """
 
     def save(self, key: Any, data: Any) -> None:
-        self._save_data(self._name(key), (self._source_stamp, key, data))
+        try:
+            self._save_data(self._name(key), (self._source_stamp, key, data))
+        except OSError as error:  # a full disk, for example; the code that was compiled runs all the same
+            CACHE_PROBLEMS.append(f"{error.filename or CACHE_FOLDER}: {error.strerror or error}")
 
     def load(self, key: Any) -> Any:
         try:

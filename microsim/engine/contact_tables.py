@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from microsim.engine.bodies import Body
-from microsim.engine.calls import FLEET_COLUMNS, STATE, Rows, address_of, contact_address
+from microsim.engine.calls import FLEET_COLUMNS, STATE, Rows, contact_address
 from microsim.engine.components import RobotModel
 from microsim.engine.contact_rows import (
     A_MESH,
@@ -29,6 +29,7 @@ from microsim.engine.contact_rows import (
 from microsim.engine.contacts import buckets_for, remember_now, settle_now
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.mesh_buckets import MeshBuckets, mesh_buckets
+from microsim.engine.records import address_of
 from microsim.engine.world import World, footprint, lacks_ground
 
 

@@ -24,6 +24,7 @@ from microsim.errors import UsageError, os_errors, there_are
 from microsim.listening import Listener
 from microsim.messages.outbox import DIGEST_BYTES, STAMP_AND_LENGTH, Message, name_in_transcript
 from microsim.messages.topics import DEFAULT_QOS, Qos
+from microsim.paths import with_name_of_its_own
 from microsim.recording.bag_io import BagWriter, RecordOptions
 from microsim.recording.bag_model import FORMAT, BagChannel, BagError, BagFacts, fits, qos_text, repairs
 from microsim.recording.chunk_assembly import Assembly, ChannelNames, Disk, Portion
@@ -242,7 +243,8 @@ class Recorder:
         """Beside those of earlier runs, and of earlier recordings."""
         if not self.folders:
             return self.folder
-        names = (self.folder.with_name(f"{self.folder.name}_run{number}") for number in count(len(self.folders) + 1))
+        first = with_name_of_its_own(self.folder)
+        names = (first.with_name(f"{first.name}_run{number}") for number in count(len(self.folders) + 1))
         return next(folder for folder in names if not folder.exists())
 
     def _let_go(self) -> None:

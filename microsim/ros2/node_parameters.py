@@ -14,7 +14,8 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from microsim.documents.values import Model
+from microsim.documents.values import Model, in_degrees
+from microsim.documents.yaml_text import dotted
 from microsim.errors import ScenarioError, UsageError, did_you_mean
 from microsim.robots.robot import COMMON_SENSORS, Robot
 from microsim.ros2.transport import Parameter, Transport, Value
@@ -273,9 +274,12 @@ def read_settings(transport: Transport, kind: type[Settings]) -> Settings:
         transport.log("warn", f"there is no parameter {name}{did_you_mean(name, list(kind.model_fields))}")
         del given[name]
     try:
-        return kind.model_validate(given)
+        settings = kind.model_validate(given)
     except ValidationError as error:
         raise UsageError(f"a parameter from --ros-args cannot be taken: {_reasons(error)}") from None
+    for message, path in in_degrees(settings):
+        transport.log("warn", f"{dotted(path)}: {message}")
+    return settings
 
 
 def changed(settings: Settings, changes: Mapping[str, Value]) -> Settings:

@@ -36,8 +36,9 @@ from microsim.scenario.files import (
     read_file,
     read_text,
     search_folders,
+    warn_of_angles,
 )
-from microsim.scenario.models import Scenario
+from microsim.scenario.models import MAX_NAME, Scenario
 from microsim.scenario.plugins import Generated, insert, prepare
 from microsim.scenario.randomised import check_randomize
 from microsim.scenario.scene import build_world, elevation, obstacle_shape, read_elevation
@@ -63,6 +64,11 @@ def load_scenario(source: str | Path | Mapping[str, Any] | Scenario) -> Scenario
     if isinstance(source, Mapping):
         return _Loading(_plain(source), None, Places()).run()
     raise ScenarioError(Problem(f"expected the name of a scenario, a path or a dict, found {type(source).__name__}"))
+
+
+def _name_of(file: Path) -> str:
+    """Of a scenario that does not name itself: that of its file, in text that can be sent."""
+    return file.resolve().stem.encode(errors="replace").decode()[:MAX_NAME]
 
 
 def _plain(value: Any, path: KeyPath = ()) -> Any:
@@ -100,11 +106,12 @@ class _Loading:
     def run(self) -> Scenario:
         self.top_level()
         plugin_folders = self.plugin_folders()
-        data, generated, found = prepare(self.in_world(self.data), plugin_folders)
+        data, generated, found = prepare(self.named(self.in_world(self.data)), plugin_folders)
         self.problems += [self.places.problem(*each) for each in found]
         scenario = self.validated(data, plugin_folders, generated)
         self.stop_if_wrong()
         assert scenario is not None
+        warn_of_angles(scenario, self.places, generated.original)
         scenario = insert(scenario, generated)
         self.starts(scenario)
         self.problems += [self.places.problem(*found) for found in (*check_randomize(scenario), *check_chaos(scenario))]
@@ -188,6 +195,10 @@ class _Loading:
             )
         self.world = WorldBundle(path=portable_path, sha256=found)
         return with_bundle(data, self.bundle)
+
+    def named(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """With the name of the file, if neither the data nor the world that they name has one."""
+        return data if self.file is None else {"name": _name_of(self.file), **data}
 
     def elevation_alone(self) -> None:
         """Something else is wrong; report problems of the elevation file together with it."""

@@ -45,6 +45,8 @@ from microsim.sensors.sensor import Sensor, SensorBlock
 
 Speed = Annotated[Finite, Field(ge=-1e4, le=1e4)]
 
+MAX_NAME = 200  # characters
+
 
 class Rssi(Model):
     """Signal strength from a log-distance path-loss model."""
@@ -123,7 +125,9 @@ class Scenario(Model):
     def _repr_html_(self) -> str:
         return str(import_module("microsim.view.notebook").html_of(self))
 
-    name: Annotated[str, Field(strict=True, min_length=1, max_length=200)] = Field("default", description="Its name.")
+    name: Annotated[str, Field(strict=True, min_length=1, max_length=MAX_NAME)] = Field(
+        "unnamed", description="Its name. Without this key, a file's scenario has the name of the file."
+    )
     seed: Seed = Field(12345, description="Seed of all noise, any 64-bit integer.")
     physics_hz: Hertz = Field(60, description="Ticks per second of simulated time [Hz].")
     map: Map = Field(Map(), description="The grid, its relief and its surface; of a world bundle, what that says.")

@@ -7,6 +7,8 @@ come from + − × ÷ on single elements, so that they are the same bits on ever
 from __future__ import annotations
 
 import math
+import tokenize
+import warnings
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,11 +143,19 @@ def read_elevation(file: Path, shape: tuple[int, int]) -> Array:
     with os_errors(f"{file}: cannot be read", lambda text: ScenarioError(Problem(text))):
         if not file.is_file():
             raise _refuse(file, "expected a regular file")
-        return reader(file, shape)
+        with np.errstate(all="ignore"), warnings.catch_warnings():  # what is broken is refused, not warned of
+            warnings.simplefilter("ignore")
+            return reader(file, shape)
 
 
 def _refuse(file: Path, message: str) -> ScenarioError:
     return ScenarioError(Problem(f"{file}: {message}"))
+
+
+_BROKEN_HEADER = (
+    *(ValueError, EOFError, SyntaxError, TypeError, RecursionError, MemoryError, OverflowError),
+    tokenize.TokenError,
+)
 
 
 def _read_npy(file: Path, shape: tuple[int, int]) -> Array:
@@ -153,7 +163,7 @@ def _read_npy(file: Path, shape: tuple[int, int]) -> Array:
     with file.open("rb") as stream:
         try:
             found, fortran, kind = _npy_header(stream)
-        except (ValueError, EOFError, SyntaxError, TypeError, RecursionError, MemoryError, OverflowError) as error:
+        except _BROKEN_HEADER as error:
             raise _refuse(file, f"not a .npy file of numbers: {' '.join(str(error).split())[:200]}") from None
         if kind.kind not in "fiu":
             raise _refuse(file, f"expected numbers, found values of type {kind}")

@@ -76,7 +76,7 @@ def get(node_name: NodeArgument, name: NameArgument, as_json: JsonOption = False
         print(json_text(value) if as_json else yaml_text(value))
 
 
-@param.command("set", context_settings={"ignore_unknown_options": True})  # -1 is a value
+@param.command("set")
 def set_parameter(
     node_name: NodeArgument, name: NameArgument, value: Annotated[str, argument("VALUE", "The new value, as YAML.")]
 ) -> None:
