@@ -36,6 +36,7 @@ from microsim.outputs.message_faults import MessageFaults
 from microsim.outputs.own_topics import own_topics
 from microsim.scenario import Scenario, live_changes, load_scenario
 from microsim.scenario.live_changes import Entity
+from microsim.scenario.loading import at_seed
 from microsim.scenario.randomised import draw
 from microsim.scenario.scene import build_world, checked_number, checked_packet, checked_seed, faults_in_ticks
 
@@ -47,6 +48,11 @@ def _state_type(model: str, fields: tuple[str, ...]) -> Any:
     return namedtuple(f"{model.title().replace('_', '')}State", fields)
 
 
+def _layout_of(scenario: Scenario) -> tuple[Any, ...]:
+    """What makes the world and may differ from seed to seed, or by entities."""
+    return scenario.obstacles, scenario.features, scenario.world_seed
+
+
 @dataclass(frozen=True)
 class Reconfiguration:
     """From this tick on the run follows another scenario."""
@@ -56,15 +62,21 @@ class Reconfiguration:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything that decides how a run continues. Made by `Simulation.snapshot`; belongs to that scenario."""
+    """Everything that decides how a run continues. Made by `Simulation.snapshot`.
 
-    scenario: Scenario
+    It belongs to simulations that began with the same scenario, whatever has been changed in them since.
+    """
+
+    initial_scenario: Scenario
+    scenario: Scenario  # with all changes up to then
     seed: int
     next_seed: int
     memory: Any
     digest: bytes
     unsent: tuple[bytes, ...]  # transcripts whose messages were not handed out
     counters: Mapping[str, int]
+    messages_sent: int
+    opening: bytes
 
 
 class Simulation:
@@ -74,7 +86,9 @@ class Simulation:
     """
 
     def __init__(self, scenario: Scenario | str | Path | Mapping[str, Any], seed: int | None = None) -> None:
-        self.scenario = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
+        written = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
+        self._next_seed = checked_seed(written.seed if seed is None else seed)
+        self.scenario = at_seed(written, self._next_seed)
         self.initial_scenario = self.scenario  # which entities there are after a reset
         self.world: World = build_world(self.scenario)
         self._written_world = self.world
@@ -85,7 +99,6 @@ class Simulation:
         self._assigned = self.listen()
         self._is_deaf = False
         self._shared: dict[Any, Any] = {}  # what sensors keep from reset to reset
-        self._next_seed = checked_seed(self.scenario.seed if seed is None else seed)
         self.reset()
 
     def __repr__(self) -> str:
@@ -158,11 +171,15 @@ class Simulation:
         return self._schedule.radio
 
     def reset(self, seed: int | None = None) -> None:
-        """Back to tick 0: fresh noise, empty queues, zero commands and counters, entities as first; or another seed."""
-        if seed is not None:
-            self._next_seed = checked_seed(seed)
-        self._seed = self._next_seed
-        self._use(live_changes.at_start(self.initial_scenario, self.scenario))
+        """Back to tick 0: fresh noise, empty queues, zero commands and counters, entities as first; or another seed.
+
+        With another seed, what generators make without a seed of their own is another world. ScenarioError where a
+        robot cannot start in it: then nothing changes.
+        """
+        wanted = self._next_seed if seed is None else checked_seed(seed)
+        start = at_seed(live_changes.at_start(self.initial_scenario, self.scenario), wanted)
+        self._seed = self._next_seed = wanted
+        self._use(start)
         self._draw()
         self.counters.clear()
         self._outbox = Outbox(digest_chain)
@@ -222,35 +239,47 @@ class Simulation:
 
         What makes the world (map, features, physics_hz) and the models and odometry drift of robots stay.
         """
+        scenario = at_seed(scenario, self._seed)
         live_changes.check_change(self.scenario, scenario)
-        self.follow(scenario)
+        memory, sent = self._memory(), self.messages_sent
+        self._rebuild(scenario, self._seed)
+        self._recall(memory, sent)
         self.listeners.input(self.tick, Reconfiguration(scenario))
 
-    def follow(self, scenario: Scenario) -> None:
-        """As `reconfigure`, unchecked and unrecorded: for time travel. A scenario that cannot run changes nothing."""
-        memory, messages, physics = self._schedule.memory(), self._message_faults.memory(), self._schedule.physics
+    def _rebuild(self, scenario: Scenario, seed: int) -> None:
+        """Put the run together for a scenario and a seed; what it did is to be recalled. An error changes nothing."""
         outbox, before = self._outbox, dict(vars(self))
-        parts = outbox.sent, outbox.alter, dict(outbox.topics)
+        parts = outbox.alter, dict(outbox.topics)
         try:
-            outbox.sent = self.messages_sent
             outbox.topics.clear()
+            self._seed = seed
             self._use(scenario)
             self._draw()
             self._schedule = self._compose()
+            self._schedule.physics.continue_trace(before["_schedule"].physics)
         except BaseException:  # Ctrl-C too: the run continues as it was
             vars(self).update(before)
-            outbox.sent, outbox.alter, topics = parts
+            self._shared.clear()  # it may be of the other world
+            outbox.alter, topics = parts
             outbox.topics.clear()
             outbox.topics.update(topics)
             raise
-        self._schedule.physics.continue_trace(physics)
-        self._schedule.recall(memory)
+
+    def _memory(self) -> Any:
+        return (*self._schedule.memory(), self._message_faults.memory())
+
+    def _recall(self, memory: Any, messages_sent: int) -> None:
+        *schedule, messages = memory
+        self._schedule.recall(schedule)
         self._message_faults.recall(messages)
+        self._outbox.sent = messages_sent - self._schedule.tables.sent
 
     def _use(self, scenario: Scenario) -> None:
-        if scenario.obstacles != self.scenario.obstacles:
-            self._written_world = build_world(scenario)
-        self.scenario = scenario
+        """In the world that the seed makes."""
+        before, self.scenario = self.scenario, at_seed(scenario, self._seed)
+        self.initial_scenario = at_seed(self.initial_scenario, self._seed)
+        if _layout_of(before) != _layout_of(self.scenario):
+            self._written_world = build_world(self.scenario)
 
     # ---- entities --------------------------------------------------------------------------------------------
 
@@ -279,7 +308,8 @@ class Simulation:
         self.reconfigure(scenario)
 
     def set_seed(self, seed: int) -> None:
-        """Takes effect at the next reset."""
+        """Takes effect at the next reset. ScenarioError where a robot cannot start in the world of that seed."""
+        at_seed(self.initial_scenario, checked_seed(seed))
         self._next_seed = checked_seed(seed)
 
     def step(self, ticks: int = 1) -> Messages:
@@ -455,33 +485,31 @@ class Simulation:
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
+            self.initial_scenario,
             self.scenario,
             self._seed,
             self._next_seed,
-            (*self._schedule.memory(), self._message_faults.memory()),
+            self._memory(),
             self._outbox.digest,
             tuple(tick for some in self._outbox.transcripts for tick in some.each()),
             dict(self.counters),
+            self.messages_sent,
+            self.opening,
         )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Continue as from the moment of the snapshot, bit for bit."""
+        """Continue as from the moment of the snapshot, bit for bit: with its seed, its entities and its settings."""
         if not isinstance(snapshot, Snapshot):
             raise UsageError(f"expected what `snapshot` gave, found {type(snapshot).__name__}")
-        if snapshot.scenario != self.scenario and live_changes.differ_in_entities(self.scenario, snapshot.scenario):
-            self.follow(snapshot.scenario)
-        if snapshot.scenario != self.scenario:
-            raise UsageError(
-                f"the snapshot is of scenario {snapshot.scenario.name!r}, which differs from this simulation's "
-                f"{self.scenario.name!r}"
-            )
-        if snapshot.seed != self._seed:
-            self._next_seed = snapshot.seed
-            self.reset()
+        if difference := live_changes.difference(
+            snapshot.initial_scenario, at_seed(self.initial_scenario, snapshot.seed)
+        ):
+            raise UsageError(f"the snapshot is of a run that began with another scenario: {difference}")
+        if snapshot.seed != self._seed or live_changes.difference(snapshot.scenario, self.scenario):
+            self._rebuild(snapshot.scenario, snapshot.seed)
         self._next_seed = snapshot.next_seed
-        *schedule, messages = snapshot.memory
-        self._schedule.recall(schedule)
-        self._message_faults.recall(messages)
+        self._recall(snapshot.memory, snapshot.messages_sent)
+        self.opening = snapshot.opening
         self.transcript_tick = self.tick
         self._outbox.digest = snapshot.digest
         self._outbox.transcripts = [Transcripts(tick, (len(tick),)) for tick in snapshot.unsent]
@@ -489,8 +517,7 @@ class Simulation:
 
     def fork(self) -> Simulation:
         """An independent twin at the same tick."""
-        twin = Simulation(self.scenario, seed=self._seed)
-        twin.initial_scenario = self.initial_scenario
+        twin = Simulation(self.initial_scenario, seed=self._seed)
         twin.restore(self.snapshot())
         return twin
 

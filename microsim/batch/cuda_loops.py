@@ -6,8 +6,6 @@ import hashlib
 import inspect
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 import numba
@@ -32,6 +30,7 @@ from microsim.batch.cuda_kernels import (
     take_loop,
 )
 from microsim.batch.kernels import STEP
+from microsim.batch.ptx_cache import kept_ptx
 from microsim.engine import noise
 from microsim.engine.calls import (
     CALL,
@@ -40,6 +39,7 @@ from microsim.engine.calls import (
 from microsim.engine.compiled import CACHE_FOLDER
 from microsim.engine.contact_tables import marks_for
 from microsim.engine.kernel_key import key_of
+from microsim.engine.multiples import Increment
 from microsim.engine.records import Records, address_of
 
 if TYPE_CHECKING:
@@ -134,9 +134,9 @@ class CudaLoops:
         self.launch(worlds.size, places_loop, (), *[address_of(each) for each in arrays])
         return out
 
-    def last_firing(self, period: tuple[int, int], begin: Integers, ticks: int) -> Integers:
+    def last_firing(self, step: Increment, begin: Integers, ticks: int) -> Integers:
         offsets: Integers = self.xp.empty(begin.size, np.int64)
-        self.launch(begin.size, firing_loop, (), *period, address_of(begin), ticks, address_of(offsets))
+        self.launch(begin.size, firing_loop, (), *step, address_of(begin), ticks, address_of(offsets))
         return offsets
 
     def sense(self, sensor: KernelColumns, calls: Calls, worlds: Integers, tick: Integers) -> None:
@@ -176,13 +176,6 @@ def _function(make: Callable[..., Any], constants: tuple[Any, ...], capability: 
     import cupy
 
     loop = make(*constants)
-    name = hashlib.sha256(repr((key_of(loop), capability, compiler_version())).encode()).hexdigest()[:32]
-    folder = CACHE_FOLDER or Path(mkdtemp(prefix="microsim-"))
-    file, label = folder / f"{name}.ptx", folder / f"{name}.name"
-    if not label.is_file():
-        entry, code = ptx_of(loop, len(inspect.signature(loop).parameters), capability)
-        for path, content in ((file, code), (label, entry.encode())):
-            part = path.with_suffix(".part")
-            part.write_bytes(content)
-            part.replace(path)
-    return cupy.RawModule(path=str(file)).get_function(label.read_text())
+    key = hashlib.sha256(repr((key_of(loop), capability, compiler_version())).encode()).hexdigest()[:32]
+    file, entry = kept_ptx(CACHE_FOLDER, key, lambda: ptx_of(loop, len(inspect.signature(loop).parameters), capability))
+    return cupy.RawModule(path=str(file)).get_function(entry)

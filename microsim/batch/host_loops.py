@@ -17,6 +17,7 @@ from microsim.engine.calls import (
     sample_many_address,
 )
 from microsim.engine.contact_tables import marks_for
+from microsim.engine.multiples import Increment
 from microsim.engine.noise import stream_keys
 from microsim.engine.records import Records, address_of
 
@@ -79,10 +80,18 @@ class HostLoops:
     def settle(self, robot: RobotColumns, worlds: Integers) -> None:
         """Lay robots that were put somewhere onto the slope there."""
         ground, put = robot.ground, np.ascontiguousarray(robot.state[:, worlds])
-        grid = (ground.elevation, ground.cell, ground.west, ground.south)
+        place, parameters = (ground.cell, ground.west, ground.south), robot.parameters[:, worlds]
         assert robot.model.settle is not None
-        robot.model.settle(put, np.ascontiguousarray(robot.parameters[:, worlds]), *grid)
-        robot.state[:, worlds] = put
+        if ground.elevation.ndim == 2:
+            robot.model.settle(put, np.ascontiguousarray(parameters), ground.elevation, *place)
+            robot.state[:, worlds] = put
+            return
+        for index, world in enumerate(worlds.tolist()):
+            one = np.ascontiguousarray(put[:, index : index + 1])
+            robot.model.settle(
+                one, np.ascontiguousarray(parameters[:, index : index + 1]), ground.elevation[world], *place
+            )
+            robot.state[:, world : world + 1] = one
 
     def lay_out(self, ground: Ground, worlds: Integers, keys: Integers) -> None:
         scene, tables = address_of(ground.scene), (ground.table, ground.starts, ground.chances)
@@ -93,10 +102,10 @@ class HostLoops:
         kernels.free_places(spans, address_of(ground.scene), keys, worlds, out)
         return out
 
-    def last_firing(self, period: tuple[int, int], begin: Integers, ticks: int) -> Integers:
+    def last_firing(self, step: Increment, begin: Integers, ticks: int) -> Integers:
         """For each world, how many ticks after `begin` a trigger last fires within `ticks`; 0 where it does not."""
         offsets = np.empty(begin.size, np.int64)
-        kernels.last_firing(*period, begin, ticks, offsets)
+        kernels.last_firing(*step, begin, ticks, offsets)
         return offsets
 
     def sense(self, sensor: KernelColumns, calls: Calls, worlds: Integers, tick: Integers) -> None:

@@ -77,7 +77,7 @@ def _robots(text: str, known: dict[str, Any]) -> dict[str, Any]:
 
 
 def scenario_of_state(file: Path, stack: ExitStack, plugins: Sequence[Path]) -> tuple[Scenario, int]:
-    """The scenario and seed of a saved state; files that the scenario needs exist until `stack` is closed."""
+    """What a saved run began with, and its seed; files that it needs exist until `stack` is closed."""
     import tempfile
 
     from microsim.recording.state_file import scenario_of
@@ -89,14 +89,17 @@ def scenario_of_state(file: Path, stack: ExitStack, plugins: Sequence[Path]) -> 
     return scenario_of(file, folder, plugins)
 
 
-def resume(file: Path, runner: Runner) -> None:
-    """Put the run into a saved state. Listeners receive once what was latched since the start."""
+def resume(file: Path, runner: Runner, node: MicroSimNode | None = None) -> None:
+    """Put the run into a saved state. Listeners receive once what is latched there."""
     from microsim.recording.state_file import load_state
+    from microsim.simulation import Simulation
 
     sim = runner.sim
-    latched = [message for message in sim.step(0) if sim.topics[message.topic][1].latched]
     load_state(file, sim)
-    runner.listeners.message(latched)
+    if node is not None:
+        node.moved()
+    start = Simulation(sim.scenario, sim.seed)
+    runner.listeners.message([each for each in start.step(0) if start.topics[each.topic][1].latched])
 
 
 # ---- a recording -----------------------------------------------------------------------------------------------------

@@ -227,7 +227,7 @@ def scene_at(address: int, world: int, table: Array) -> Scene:
     """The scene of a row that `scene_row` wrote."""
     row, numbers = integers_at(address, SCENE_COLUMNS), floats_at(address, SCENE_COLUMNS)
     return Scene(
-        float_grid_at(row[_ELEVATION], row[_ELEVATION + 1], row[_ELEVATION + 2]),
+        float_grid_at(row[_ELEVATION] + world * row[_ELEVATION + 3], row[_ELEVATION + 1], row[_ELEVATION + 2]),
         byte_grid_at(row[_SURFACE], row[_SURFACE + 1], row[_SURFACE + 2]),
         byte_grid_at(row[_CLEARANCE] + world * row[_CLEARANCE + 3], row[_CLEARANCE + 1], row[_CLEARANCE + 2]),
         byte_grid_at(row[_FOOTING] + world * row[_FOOTING + 3], row[_FOOTING + 1], row[_FOOTING + 2]),
@@ -249,9 +249,13 @@ def scene_row(
     dt: float,
     plane: Array,
 ) -> Rows:
-    """clearances and footings (n, ny, nx) or (1, ny, nx); origin: cell size, west, south [m]. Keeps nothing alive."""
+    """origin: cell size, west, south [m]. Keeps nothing alive.
+
+    Grids are (n, ny, nx), or (1, ny, nx) where worlds share one; elevation and surface also (ny, nx).
+    """
     row: Rows = np.zeros(SCENE_COLUMNS, np.int64)
-    row[_ELEVATION : _ELEVATION + 4] = address_of(elevation), *elevation.shape, 0
+    row[_ELEVATION : _ELEVATION + 3] = address_of(elevation), *elevation.shape[-2:]
+    row[_ELEVATION + 3] = elevation.strides[0] if elevation.ndim == 3 and elevation.shape[0] > 1 else 0
     row[_SURFACE : _SURFACE + 4] = address_of(surface), *surface.shape, 0
     for place, grids in ((_CLEARANCE, clearances), (_FOOTING, footings)):
         step = 0 if grids.shape[0] == 1 else grids.strides[0]

@@ -95,7 +95,7 @@ class Schedule:
         while self.tick < end:
             self.take()  # a packet sent now may arrive before anything else is due
             free = int(min(self._next_python_tick() - 1, end)) if self.clock.is_simple else self.tick
-            if self.tick < free and not self.tables.manual:
+            if self.tick < free:
                 yield self._run(min(free, self.tick + at_once))
             else:
                 yield self._one_tick()
@@ -187,12 +187,6 @@ class Schedule:
                 done = row + 1
                 output.fire(tick, stamp_ns)
         self._sense(done, len(self.tables.rows), tick, stamp_ns)
-        for row in self.tables.manual:
-            if self.tables.rows[row].due > tick:
-                output_of = self.tables.outputs[row]
-                assert output_of is not None
-                assert output_of.trigger is not None
-                self.tables.rows[row].due = output_of.trigger.next_tick(tick + 1)
         if self.radio is not None:
             for robot, payload in self.radio.deliver(tick):
                 self.receive[robot](stamp_ns, payload)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from microsim.documents.yaml_text import read_yaml
@@ -24,10 +25,11 @@ from microsim.messages.inputs.drive_commands import ACKERMANN_FIELDS
 from microsim.messages.inputs.set_pose import take_pose
 from microsim.messages.topics import TOPICS
 from microsim.messages.types import ENCAPSULATION
+from microsim.paths import located
 from microsim.recording.bag_model import BagError
 from microsim.robots.robot import ROBOTS
 from microsim.scenario import Scenario, load_scenario
-from microsim.scenario.files import located
+from microsim.scenario.loading import at_seed
 from microsim.sensors import SENSORS
 from microsim.simulation import Reconfiguration, Simulation
 
@@ -46,6 +48,29 @@ def packed(scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
     return data, files
 
 
+def made_by_generators(scenario: Scenario) -> list[Any]:
+    """What they make of the scenario's own seed: of the code of a generator, all that matters. Nothing without any."""
+    written = at_seed(scenario, scenario.seed)
+    if written.layout is None:
+        return []
+    data = written.written_out().to_dict()
+    return [data[key] for key in written.layout.written]
+
+
+def packed_as_run(scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """As `packed`, in the world of the run, which needs no generator's code."""
+    data, files = packed(scenario.written_out())
+    return {**data, "seed": scenario.world_seed}, files
+
+
+def places_of_files(scenario: Scenario) -> dict[str, str]:
+    """Where the files of a scenario are, by the names that `packed` gives them."""
+    blocks = [
+        [block["file"] for _, block in _blocks_with_files(data)] for data in (packed(scenario)[0], scenario.to_dict())
+    ]
+    return dict(zip(*blocks, strict=True))
+
+
 def _blocks_with_files(data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Of a scenario's data: what each is, and the mapping that names the file."""
     elevation = data.get("map", {}).get("elevation", {})
@@ -62,17 +87,25 @@ def as_text(data: Mapping[str, Any]) -> str:
 
 
 def unpacked(
-    text: str, folder: Path, files: Mapping[str, bytes], plugin_folders: Folders, world: str | Path | None = None
+    text: str,
+    folder: Path,
+    files: Mapping[str, bytes],
+    plugin_folders: Folders,
+    world: str | Path | None = None,
+    known: Mapping[str, str] = MappingProxyType({}),
 ) -> Scenario:
     """The scenario again, with its files put into `folder`.
 
     Plug-ins come from `plugin_folders` alone, never from folders that the text names: it may be a stranger's, and
-    plug-ins are code. `world`: where its bundle is now, if that has moved.
+    plug-ins are code. `world`: where its bundle is now, if that has moved. `known`: where files are already, by name.
     """
     try:
         data = _scenario_data(text)
         for _, block in _blocks_with_files(data):
             name = str(block["file"])
+            if name in known:
+                block["file"] = known[name]
+                continue
             if name not in files or Path(name).name != name:
                 raise BagError(f"the file {name!r} that the recorded scenario needs is not there")
             if not (folder / name).exists():

@@ -28,7 +28,7 @@ from microsim.paths import with_name_of_its_own
 from microsim.recording.bag_io import BagWriter, RecordOptions
 from microsim.recording.bag_model import FORMAT, BagChannel, BagError, BagFacts, fits, qos_text, repairs
 from microsim.recording.chunk_assembly import Assembly, ChannelNames, Disk, Portion
-from microsim.recording.inputs import as_text, encoded, input_topics, packed, plugin_hashes
+from microsim.recording.inputs import as_text, encoded, input_topics, packed_as_run, plugin_hashes
 from microsim.runner import Runner
 from microsim.scenario import Scenario
 from microsim.simulation import Reconfiguration, Simulation
@@ -268,7 +268,7 @@ class Recorder:
         return BagFacts(start, {}, files)
 
     def _packed(self, scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
-        return packed(scenario)
+        return packed_as_run(scenario)
 
     def _writer_to(self, folder: Path, facts: BagFacts) -> BagWriter:
         return BagWriter(folder, facts, self.options, self._create)

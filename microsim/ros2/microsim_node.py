@@ -21,6 +21,7 @@ from microsim.ros2.transport import MissingTypeError, Parameter, Publisher, Tran
 from microsim.runner import Pilot, Runner, Watcher
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.live_changes import at_start
+from microsim.scenario.loading import at_seed
 from microsim.simulation import Simulation
 
 _MOST_WAITING = 10_000  # inputs for the next tick, while the run is paused
@@ -229,7 +230,7 @@ class MicroSimNode:
         settings, sim = self.settings, self.sim
         start = at_start(sim.initial_scenario, sim.scenario)
         settings.follow(start)
-        if refusal := settings.use_pending():
+        if refusal := settings.use_pending(sim.next_seed):
             text = f"what was set for this reset no longer fits and is not used: {refusal}"
             self.transport.log("warn", text)
             self.runner.note("warn", text)
@@ -254,12 +255,22 @@ class MicroSimNode:
         self._subscribe()
         self._advertise()
 
+    def moved(self) -> None:
+        """The simulation was put into another moment of its run, perhaps with other robots and settings."""
+        self.settings.follow(self.sim.scenario)
+        self.entities_changed()
+        self._show_parameters()
+
     def _run(self, sim: Simulation) -> None:
         """Advertise before the first messages go out."""
         self.runner.restart(sim)
         self.runner.pilot = self._pilot_for(sim)
         self._advertise()
         self.runner.hand_out(sim.step(0))
+        self._show_parameters()
+
+    def _show_parameters(self) -> None:
+        sim = self.sim
         declared = {name: value for name, value in self.settings.values().items() if name in self._declared}
         self.transport.set_parameters({**declared, "scenario": sim.scenario.name, "seed": sim.seed})
 
@@ -308,6 +319,8 @@ class MicroSimNode:
         for topic in str(changes.get("step_waits_for", "")).split():
             if topic not in self._heard:
                 raise UsageError(unknown("no input topic", repr(topic), topic, sorted(self._heard)))
+        if "seed" in changes:
+            at_seed(self.sim.initial_scenario, int(changes["seed"]))  # where a robot cannot start, nothing is set
 
     def set_own(self, changes: Mapping[str, Any]) -> None:
         self._check_own(changes)

@@ -14,7 +14,7 @@ from microsim.documents.values import Model, describe_error, in_degrees, show
 from microsim.documents.yaml_text import MAX_BYTES, Document, dotted, read_yaml
 from microsim.documents.yaml_text import Path as KeyPath
 from microsim.errors import Problem, ScenarioError, did_you_mean, unknown, warn_of
-from microsim.paths import data_folder, mission_names, scenario_file, scenario_names
+from microsim.paths import data_folder, located, mission_names, scenario_file, scenario_names
 
 SUFFIXES = (".yaml", ".yml", ".json")
 Found = TypeVar("Found", bound=Model)
@@ -96,21 +96,10 @@ def search_folders(file: Path | None) -> list[Path]:
 def locate(name: str, folders: Iterable[Path]) -> Path | None:
     """The first place where there is such a file or folder."""
     for folder in folders:
-        path = folder / name
+        path = located(name, folder)
         if _exists(path):
             return path.resolve()
     return None
-
-
-def portable(path: Path) -> str:
-    """An absolute path; for shipped data, one that means the same wherever MicroSim is installed."""
-    shipped = data_folder().resolve()
-    return path.relative_to(shipped).as_posix() if path.is_relative_to(shipped / "scenarios") else str(path)
-
-
-def located(name: str) -> Path:
-    """The path of what `portable` named."""
-    return data_folder() / name
 
 
 _KEY = "[key]"  # pydantic's mark for an error about a key of a mapping

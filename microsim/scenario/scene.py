@@ -24,8 +24,8 @@ from microsim.engine.radio import PathLoss, RadioSettings
 from microsim.engine.timekeeper import Clock, exact_rate
 from microsim.engine.world import GROUND, TARGET, Mesh, Shape, World
 from microsim.errors import Problem, ScenarioError, UsageError, os_errors
+from microsim.paths import located
 from microsim.scenario.bundles import bundle_of
-from microsim.scenario.files import located
 from microsim.scenario.models import Scenario
 from microsim.scenario.world_models import (
     MAX_CELLS,
@@ -60,7 +60,7 @@ def elevation(scenario: Scenario) -> Array:
     if isinstance(described, ElevationFile):
         return read_elevation(located(described.file), (ny, nx))
     if isinstance(described, HillsElevation):
-        seed = described.seed if described.seed is not None else scenario.seed
+        seed = described.seed if described.seed is not None else scenario.world_seed
         return _hills(scenario.map, seed, described.amplitude_m, described.wavelength_m)
     return np.full((ny, nx), described.height_m, np.float64)
 
@@ -269,9 +269,11 @@ def build_world(scenario: Scenario) -> World:
     if scenario.world is None:
         heights = elevation(scenario)  # of a file or a seed, so that they may differ from those of the same map
         heights.flags.writeable = False
-    if _newest[:1] != [key] or not _are_same(heights, _newest[1].elevation):
-        _newest[:] = [key, _world_of(scenario, heights)]
-    world: World = _newest[1]
+    kept, found = (*_newest, None, None)[:2]  # another thread may replace it
+    if kept != key or not _are_same(heights, found.elevation):
+        found = _world_of(scenario, heights)
+        _newest[:] = [key, found]
+    world: World = found
     return world
 
 

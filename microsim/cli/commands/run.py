@@ -236,7 +236,8 @@ def _run(request: RunRequest, interrupts: terminal.Interrupts, recordings: Recor
         with compiling():
             runner, node = _prepared(request, stack)
         if request.options.from_state is not None:
-            run_parts.resume(request.options.from_state, runner)
+            run_parts.resume(request.options.from_state, runner, node)
+            runner.pilot = _pilot(runner.sim, request)
         start_nodes(request.options.with_node, node, runner, stack)
         proposal = None
         if request.options.lockstep == [AUTO]:

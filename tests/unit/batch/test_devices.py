@@ -18,6 +18,7 @@ from microsim.batch import BatchSimulation, device_choice
 from microsim.batch.host_loops import HostLoops
 from microsim.errors import MissingExtraError, UsageError
 from tests.unit.batch.device_scenarios import SOURCES, assert_complete, assert_same, drive, sensors_on_gpu
+from tests.unit.engine.rate_samples import assert_worlds_fire, samples
 from tests.unit.engine.test_records import change_all
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -42,12 +43,21 @@ def digests(name: str, device: Any) -> dict[str, str]:
     return {key: hashlib.sha256(np.ascontiguousarray(each).tobytes()).hexdigest() for key, each in arrays.items()}
 
 
+def fire_everywhere() -> None:
+    """A GPU's triggers are those of fractions too."""
+    from microsim.batch.cuda_loops import CudaLoops
+
+    for sample in samples(160, seed=5):
+        assert_worlds_fire(CudaLoops(), sample)
+
+
 @pytest.fixture(scope="module")
 def simulated() -> dict[str, dict[str, str]]:
     """The digests from a process in which numba's CUDA simulator stands for the GPU."""
     code = (
         "import json; from microsim.batch import device_choice; device_choice.TEST_WORLDS = 2;"
         "from tests.unit.batch.test_devices import SOURCES, digests;"
+        "from tests.unit.batch.test_devices import fire_everywhere; fire_everywhere();"
         "print(json.dumps({name: digests(name, 'cuda') for name in SOURCES}))"
     )
     flags = {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)}
@@ -83,7 +93,7 @@ def test_a_kernel_of_records_compiles_for_a_gpu_and_rounds_as_on_the_cpu() -> No
     def loop(address: int, tick: int) -> None:
         change_all(address, tick)
 
-    text = ptx_of(loop, 2, (8, 0))[1].decode()
+    text = ptx_of(loop, 2, (8, 0)).decode()
     assert not re.search(r"\b(fma|mad)\.[a-z.]*f(32|64)", text)
     assert re.search(r"\bmul\.rn\.f64", text)
     assert re.search(r"\bst\.[a-z.]*f64", text)
@@ -131,7 +141,7 @@ def assert_rounds_as_the_cpu(make: Any, constants: Any, arguments: int) -> int:
 
     loop = make(*constants)
     assert len(inspect.signature(loop).parameters) == arguments
-    text = ptx_of(loop, arguments, (8, 0))[1].decode()
+    text = ptx_of(loop, arguments, (8, 0)).decode()
     assert not re.search(r"\b(fma|mad)\.[a-z.]*f(32|64)", text), (make, constants)
     # of two numbers they treat NaN and -0.0 in another way; with a constant that is not -0.0 they do the same
     registers = r"\b(min|max)\.f64\s+%fd\d+, %fd\d+, (%fd|0d8000000000000000)"
@@ -162,10 +172,14 @@ def test_no_code_at_all_for_a_gpu_fuses_multiplications_and_additions(asked: dic
     assert multiplications > 1000
 
 
-def test_without_a_gpu_the_cpu_takes_over_with_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_a_batch_on_a_gpu_is_refused_and_an_automatic_choice_warns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(device_choice, "cuda_loops", lambda: "no GPU can be used here (none)")
+    with pytest.raises(UsageError, match=r"no GPU can be used here \(none\); device='auto' runs"):
+        BatchSimulation(SOURCES["flat"], N, device="cuda", sensors=["rover/scan"])
     with pytest.warns(RuntimeWarning, match=r"no GPU can be used here \(none\): the batch runs on the CPU") as found:
-        batch = BatchSimulation(SOURCES["flat"], N, device="cuda", sensors=["rover/scan"])
+        batch = BatchSimulation(SOURCES["flat"], N, device="auto", sensors=["rover/scan"])
     assert len(found) == 1
     assert batch.device == "cpu"
     other = BatchSimulation(SOURCES["flat"], N, sensors=["rover/scan"])
@@ -187,8 +201,10 @@ class Wrong(HostLoops):
 def test_a_gpu_that_differs_in_one_bit_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_choice, "cuda_loops", Wrong)
     monkeypatch.setattr(device_choice, "_proven", set())
+    with pytest.raises(UsageError, match=r"does not give the CPU's bits \(\d+ bytes of car:state"):
+        BatchSimulation(SOURCES["flat"], N, device="cuda", sensors=())
     with pytest.warns(RuntimeWarning, match=r"does not give the CPU's bits \(\d+ bytes of car:state"):
-        batch = BatchSimulation(SOURCES["flat"], N, device="cuda", sensors=())
+        batch = BatchSimulation(SOURCES["flat"], N, device="auto", sensors=())
     assert batch.device == "cpu"
 
 
