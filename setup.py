@@ -105,7 +105,6 @@ setup(
     long_description_content_type="text/markdown",
     author="The MicroSim developers",
     maintainer="The MicroSim developers",
-    maintainer_email="microsim@users.noreply.example.org",
     license="Apache-2.0",
     keywords=["robotics", "simulation", "ROS 2", "deterministic"],
     classifiers=[
