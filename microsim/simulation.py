@@ -440,7 +440,7 @@ class Simulation:
         return _state_type(model.name, tuple(model.state))(*(values[row] for row in model.state.values()))
 
     def touching(self, robot: str) -> tuple[str, ...]:
-        """What a robot touches now: names of robots, `obstacle`, `mesh`, `map edge`, `missing ground`."""
+        """What a robot touches now: names of robots and obstacles, `mesh`, `map edge`, `missing ground`."""
         self.model(robot)
         contacts = self._schedule.physics.contacts
         return contacts.touched(contacts.names.index(robot))

@@ -25,6 +25,7 @@ from microsim.engine.geometry import Array, Grid
 from microsim.engine.late_readings import (
     ALL_BYTES,
     ATTENTION,
+    BEFORE,
     CAPACITY,
     FIRST,
     FOLLOWERS,
@@ -201,8 +202,8 @@ def sense_late(
     late = _integers_at(output.late, LATE_COLUMNS)
     if late[NEXT_SAMPLE] <= tick:
         late[NEXT_SAMPLE] = _next_firing(output.period.whole, output.period.rest, output.period.parts, tick + 1)
-        numbers = _floats_at(late[LATENCY], 4)
-        delay = _delay_of(numbers[0], numbers[1], numbers[2], numbers[3], late[LATENCY_KEY], tick)
+        numbers, before = _floats_at(late[LATENCY], BEFORE), _floats_at(late[LATENCY] + 8 * BEFORE, 2)
+        delay = _delay_of(numbers, late[LATENCY_KEY], tick, before)
         if delay >= 0 and is_within(windows, output.dropouts.first, output.dropouts.end, tick):
             output.dropped += 1
         elif delay >= 0:

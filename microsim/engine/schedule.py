@@ -13,6 +13,7 @@ import numpy as np
 
 from microsim.engine.calls import Rows
 from microsim.engine.compiled_tick import Tables, begin_tick, invoke_for, run_ticks, sense, track
+from microsim.engine.contact_rows import SCENERY
 from microsim.engine.faults import Health
 from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Output
@@ -144,7 +145,7 @@ class Schedule:
         if not self.physics.contacts.has_news:
             return
         for tick, robot, thing in self.physics.contacts.take_news():
-            text = f"{robot} touches {thing if thing in self.physics.home else f'the {thing}'}"
+            text = f"{robot} touches {f'the {thing}' if thing in SCENERY else thing}"
             time_ns = self.clock.time_ns(tick)
             if time_ns >= self._next_warning_ns.get(text, 0):
                 self._next_warning_ns[text] = time_ns + NS_PER_S

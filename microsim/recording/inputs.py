@@ -6,7 +6,7 @@ import hashlib
 import json
 import shlex
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
@@ -93,11 +93,13 @@ def unpacked(
     plugin_folders: Folders,
     world: str | Path | None = None,
     known: Mapping[str, str] = MappingProxyType({}),
+    starts: Collection[str] | None = None,
 ) -> Scenario:
     """The scenario again, with its files put into `folder`.
 
     Plug-ins come from `plugin_folders` alone, never from folders that the text names: it may be a stranger's, and
     plug-ins are code. `world`: where its bundle is now, if that has moved. `known`: where files are already, by name.
+    `starts`: as in `load_scenario`.
     """
     try:
         data = _scenario_data(text)
@@ -116,7 +118,7 @@ def unpacked(
             if not data.get("world"):
                 raise BagError("the recorded scenario has no world bundle: leave out --world")
             data["world"]["path"] = str(world)  # its hash stays, and is checked
-        return load_scenario(data)
+        return load_scenario(data, starts)
     except ScenarioError as error:
         raise BagError(f"the recorded scenario cannot be run: {error}") from None
     except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
@@ -384,7 +386,7 @@ class InputTopics:
     def _take_scenario(self, values: dict[str, Any]) -> bool:
         text, now = json.dumps(values["scenario"]), self.sim.scenario
         world = None if now.world is None else now.world.path
-        self.sim.reconfigure(unpacked(text, self._folder, self._files, now.plugins, world))
+        self.sim.reconfigure(unpacked(text, self._folder, self._files, now.plugins, world, starts=()))
         self._know_robots()
         return True
 

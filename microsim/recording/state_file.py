@@ -182,7 +182,7 @@ def _restore(state: StateFile, sim: Simulation, folder: Path, known: Mapping[str
     with _as_damage(state):
         now = first
         if content["scenario"] != content["initial_scenario"]:
-            now = unpacked(content["scenario"], folder, content["files"], first.plugins, known=known)
+            now = unpacked(content["scenario"], folder, content["files"], first.plugins, known=known, starts=())
         if content["fingerprint"] != fingerprint(now):
             raise SnapshotError(f"{state.path}: {_CHANGED}")
         names = ("next_seed", "memory", "digest", "unsent", "counters", "messages_sent", "opening")

@@ -58,6 +58,11 @@ def entities_of(scenario: Scenario) -> dict[str, Entity]:
     return found
 
 
+def obstacle_names(scenario: Scenario) -> tuple[str, ...]:
+    """In the order of `obstacles`: what contacts with them are called."""
+    return tuple(name for name, entity in entities_of(scenario).items() if not isinstance(entity, Robot))
+
+
 def instances_of(scenario: Scenario) -> dict[int, tuple[str, str]]:
     """What masks of cameras can show: number -> name and class, see `engine.world`."""
     found, count = {}, len(scenario.robots)
@@ -81,7 +86,7 @@ def with_entity(scenario: Scenario, name: str, block: Any) -> Scenario:
         data["obstacles"] = [*data["obstacles"], {**given, "name": name}]
     else:
         data["robots"] = {**data["robots"], name: given}
-    return reloaded(data, scenario)
+    return reloaded(data, scenario, starts=(name,))
 
 
 def without_entity(scenario: Scenario, name: str) -> Scenario:
