@@ -190,16 +190,6 @@ def test_heavy_imports_have_one_home() -> None:
     assert not strays
 
 
-def test_a_class_has_a_name_of_its_own() -> None:
-    owners: dict[str, list[str]] = {}
-    for path in MODULES:
-        for node in tree(path).body:
-            if isinstance(node, ast.ClassDef):
-                owners.setdefault(node.name, []).append(name(path))
-    shared = {each: places for each, places in owners.items() if len(places) > 1}
-    assert shared.keys() <= {"Ground", "Splats"}, shared
-
-
 def test_what_catches_every_error_says_why() -> None:
     silent = [
         f"{path.relative_to(PACKAGE)}:{number}"
