@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run demo test times test-loaded quick test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 environments interop learning packaging dist hooks clean distclean
+.PHONY: help setup run demo test times test-loaded quick test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 environments interop learning packaging dist lock hooks clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -117,6 +117,11 @@ packaging: $(READY) ## Install with pip and with colcon into scratch folders and
 dist: $(READY) ## Build an sdist and a wheel into dist/, and try each in an empty environment
 	@tests/packaging/dist.sh
 
+lock: $(READY)-dev ## Write the newest exact versions for development into dev.lock
+	@{ echo "# Exact versions for development, on every supported Python and system; make lock writes them anew."; \
+	   $(INDEX) $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --no-header --no-annotate --extra dev --extra docs setup.py; } >dev.lock.part
+	@mv dev.lock.part dev.lock
+
 hooks: $(READY)-dev ## Check every commit with pre-commit
 	@$(BIN)/pre-commit install
 
@@ -133,7 +138,8 @@ setup: $(READY)-dev ## Only set up .venv for development
 
 # uv installs four times as fast as pip. Where it cannot be had, or cannot find a package as pip is configured to, pip does it.
 PIP := $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check
-UV  := VIRTUAL_ENV=$(VENV) UV_DEFAULT_INDEX="$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null || echo https://pypi.org/simple)}" $(BIN)/uv pip install --quiet
+INDEX = UV_DEFAULT_INDEX="$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null || echo https://pypi.org/simple)}"
+UV  = VIRTUAL_ENV=$(VENV) $(INDEX) $(BIN)/uv pip install --quiet
 
 define install # $(1): extras such as [dev]
 	@$(call venv)

@@ -147,7 +147,7 @@ setup(
     ],
     extras_require={
         "test": TEST,
-        "dev": [*TEST, "mypy>=2.4", "ruff>=0.17", "import-linter>=2.16", "pre-commit>=4"],
+        "dev": [*TEST, "mypy>=1.15", "ruff>=0.11", "import-linter>=2.1", "pre-commit>=4"],
         "plot": ["matplotlib>=3.8"],
         "rl": RL,
         "train": TRAIN,
