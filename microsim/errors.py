@@ -3,6 +3,7 @@
 MicroSimError
  ├ ScenarioError             the scenario a user wrote cannot be run; lists every problem found
  │  ├ MissionError           the mission a user wrote cannot be run; lists every problem found
+ │  ├ UntrustedError         the scenario names folders of plug-ins that the user has not named
  │  ├ BundleError            the world bundle cannot be loaded; lists every problem found
  │  ├ MapError               a map, or a file of moving obstacles, cannot be used; lists every problem found
  │  └ SweepError             the sweep a user wrote cannot be run; lists every problem found
@@ -81,6 +82,12 @@ class ScenarioError(MicroSimError):
 
     def __reduce__(self) -> tuple[type[ScenarioError], tuple[tuple[Problem, ...]]]:
         return type(self), (self.problems,)
+
+
+class UntrustedError(ScenarioError):
+    """The scenario names folders of plug-ins, which are code, that the user has not named."""
+
+    folders: tuple[str, ...] = ()
 
 
 class MissionError(ScenarioError):

@@ -13,7 +13,6 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from microsim.errors import PluginError
 from microsim.paths import data_folder, located
+from microsim.plugin_code import code_files
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -29,8 +29,18 @@ if TYPE_CHECKING:
 Part = TypeVar("Part")
 Folders = Iterable[str | Path]
 
-_loaded: dict[tuple[str, int, int], ModuleType] = {}  # by file, time of change and size
-_trusted: ContextVar[frozenset[Path] | None] = ContextVar("trusted", default=None)  # None: every folder that is named
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a plug-in is declared."""
+
+    file: Path
+    constant: str
+
+
+_loaded: dict[str, tuple[ModuleType, dict[Path, tuple[int, int]]]] = {}  # by file; stamps of all of its code
+_origins: dict[int, tuple[Any, Origin]] = {}  # by the identity of a part; the part is kept, so that it stays one
+_trusted: list[set[Path] | None] = [None]  # of this process; None: every folder that is named
 
 
 def is_subclass(part: Any, of: type) -> bool:
@@ -39,13 +49,28 @@ def is_subclass(part: Any, of: type) -> bool:
 
 
 @contextmanager
-def code_only_from(folders: Folders) -> Iterator[None]:
-    """Meanwhile no other folder's code runs, whatever folders a file names: who only checks it runs nothing of it."""
-    before = _trusted.set(frozenset(Path(folder).resolve() for folder in folders))
+def code_only_from(folders: Folders | None) -> Iterator[None]:
+    """Meanwhile no other folder's code runs in this process, whatever folders a file names. None: all that are named.
+
+    So it is on the command line: a file may be somebody else's, and only the user says whose code may run. In a program
+    that loads a scenario, without this, the scenario says it.
+    """
+    _trusted.append(None if folders is None else set())
     try:
+        trust(folders or ())
         yield
     finally:
-        _trusted.reset(before)
+        _trusted.pop()
+
+
+def trust(folders: Folders) -> None:
+    """Code of these folders may run too."""
+    if _trusted[-1] is not None:
+        _trusted[-1].update(Path(folder).resolve() for folder in folders)
+
+
+def is_trusted(folder: str | Path) -> bool:
+    return _trusted[-1] is None or Path(folder).resolve() in _trusted[-1]
 
 
 @dataclass
@@ -134,8 +159,35 @@ class Registry(Generic[Part]):
         part: Any = getattr(loaded, self.constant, None) if isinstance(loaded, ModuleType) else loaded
         if not self.is_part(part):
             raise PluginError(f"{place}: expected {self.constant} = {self.expected}, found {type(part).__name__}")
+        file = _file_of(loaded)
+        if file is not None:
+            _origins[id(part)] = part, Origin(file, self.constant)
         checked: Part = part
         return checked
+
+
+def origin_of(part: Any) -> Origin | None:
+    """Where a part is declared that a registry has found; None: it is built in."""
+    return _origins[id(part)][1] if id(part) in _origins else None
+
+
+def loaded_folders() -> set[Path]:
+    """Where code of plug-ins comes from that was loaded."""
+    return {Path(file).parent for file in _loaded} | {origin.file.parent for _, origin in _origins.values()}
+
+
+def note_origin(part: Any, module: str, constant: str) -> None:
+    """Of a plug-in that another way than a registry has found."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is not None:
+        _origins[id(part)] = part, Origin(Path(file), constant)
+
+
+def _file_of(loaded: Any) -> Path | None:
+    """Of a module, or of the module that a part of an entry point says it is from."""
+    module = loaded if isinstance(loaded, ModuleType) else sys.modules.get(getattr(loaded, "__module__", ""))
+    file = getattr(module, "__file__", None)
+    return None if file is None else Path(file)
 
 
 @lru_cache(maxsize=64)
@@ -145,9 +197,8 @@ def _entries_of(look: Callable[..., Iterable[EntryPoint]], group: str, path: tup
 
 
 def _check_trust(folder: Path) -> None:
-    trusted = _trusted.get()
-    if trusted is not None and folder.resolve() not in trusted:
-        raise PluginError(f"plug-ins in {folder} are not loaded, because a check runs no code; add --plugins {folder}")
+    if not is_trusted(folder):
+        raise PluginError(f"plug-ins in {folder} are code, and run only if you say so: add --plugins {folder}")
 
 
 def plugin_files(folders: Folders) -> Iterator[Path]:
@@ -167,12 +218,16 @@ def _load_file(file: Path) -> ModuleType:
     import hashlib
     from importlib.util import module_from_spec, spec_from_file_location
 
+    key = str(file.resolve())
+    module, stamps = _loaded.get(key, (None, {}))
     try:
-        stat = file.stat()
-        key = (str(file.resolve()), stat.st_mtime_ns, stat.st_size)
-        if key in _loaded:
-            return _loaded[key]
-        unique = hashlib.sha256(key[0].encode()).hexdigest()[:12]
+        changed = {each for each, stamp in stamps.items() if _stamp(each) != stamp}
+        if module is not None and not changed:
+            return module
+        if changed - {file}:
+            _forget_modules({*stamps} - {file})
+        stamps = {each: _stamp(each) for each in code_files(file)}
+        unique = hashlib.sha256(key.encode()).hexdigest()[:12]
         spec = spec_from_file_location(f"microsim_plugin_{file.stem}_{unique}", file)
         assert spec is not None
         assert spec.loader is not None
@@ -181,8 +236,36 @@ def _load_file(file: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise PluginError(f"{_place(file, error)}: plug-in could not be loaded: {_cause(error)}") from error
-    _loaded[key] = module
+    _loaded[key] = module, stamps
     return module
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    """By which a change is noticed; of a file that has gone, too."""
+    try:
+        stat = file.stat()
+    except OSError:
+        return 0, 0
+    return stat.st_mtime_ns, stat.st_size
+
+
+def _forget_modules(files: set[Path]) -> None:
+    """Where what a plug-in imports has changed, all that it imports is read again."""
+    for name, module in list(sys.modules.items()):
+        found = getattr(module, "__file__", None)
+        if found is not None and Path(found) in files:
+            del sys.modules[name]
+
+
+def declared_in(folders: Folders, constants: Iterable[str]) -> Iterator[tuple[str, Any, Path]]:
+    """What the plug-ins of folders declare under these constants, with their files."""
+    names = tuple(constants)
+    for file in plugin_files(folders):
+        _check_trust(file.parent)
+        module = _load_file(file)
+        for constant in names:
+            if hasattr(module, constant):
+                yield constant, getattr(module, constant), file
 
 
 def _place(file: Path, error: BaseException) -> str:

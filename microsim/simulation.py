@@ -34,6 +34,7 @@ from microsim.messages.topics import Qos
 from microsim.outputs.compose import compose
 from microsim.outputs.message_faults import MessageFaults
 from microsim.outputs.own_topics import own_topics
+from microsim.plugin_errors import plugin_errors
 from microsim.scenario import Scenario, live_changes, load_scenario
 from microsim.scenario.live_changes import Entity
 from microsim.scenario.loading import at_seed
@@ -41,6 +42,11 @@ from microsim.scenario.randomised import draw
 from microsim.scenario.scene import build_world, checked_number, checked_packet, checked_seed, faults_in_ticks
 
 END_OF_TIME_NS = 2**31 * NS_PER_S  # seconds in stamps are int32
+
+
+def _reported(chunks: Iterator[Any]) -> Iterator[Any]:
+    with plugin_errors():
+        yield from chunks
 
 
 @cache
@@ -184,7 +190,8 @@ class Simulation:
         self.counters.clear()
         self._outbox = Outbox(digest_chain)
         self._schedule = self._compose()
-        self.opening: bytes = self._schedule.start().data  # the transcript of tick 0, which happens here
+        with plugin_errors():
+            self.opening: bytes = self._schedule.start().data  # the transcript of tick 0, which happens here
         self.transcript_tick = 0  # of the transcript that listeners were last given; `tick` may be further
         self._hand_on(self.opening)
 
@@ -317,7 +324,7 @@ class Simulation:
         schedule, listeners = self._schedule, self.listeners
         self.transcript_tick = schedule.tick
         for part in self._message_faults.parts(schedule, self._checked_ticks(ticks)):
-            for closed in schedule.step(part, 1 if self.on_tick else CHUNK):
+            for closed in _reported(schedule.step(part, 1 if self.on_tick else CHUNK)):
                 if self.on_tick or listeners.want_ticks:
                     for transcript in closed.each():
                         self.transcript_tick += 1
@@ -333,7 +340,8 @@ class Simulation:
         For searches and learning on states, where it is many times faster than `step`.
         """
         for part in self._message_faults.parts(self._schedule, self._checked_ticks(ticks)):
-            self._schedule.skip(part)
+            with plugin_errors():
+                self._schedule.skip(part)
 
     def digest(self) -> str:
         """SHA-256 (hex) over topic, type, stamp and bytes of every message since the last reset, tick by tick."""
@@ -464,7 +472,8 @@ class Simulation:
     def frame_poses(self) -> dict[str, tuple[str, tuple[float, ...]]]:
         """Every frame of /tf -> its parent, and its pose there now: x, y, z [m] and quaternion x, y, z, w."""
         topic = own_topics()["tf"]
-        self._schedule.evaluate(name_in_transcript(topic.name, topic.type))
+        with plugin_errors():
+            self._schedule.evaluate(name_in_transcript(topic.name, topic.type))
         origin = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
         return {
             child: (parent, origin if call is None else tuple(call.reading.tolist()))
@@ -527,7 +536,8 @@ class Simulation:
         self.health = Health(faults_in_ticks(self._drawn, self.clock), self.listeners.warning)
         faults = self._message_faults = MessageFaults(self._drawn, self.clock, self._seed)
         parts = self._drawn, self._seed, self.world, self.clock, self._outbox, self._shared, self.health
-        schedule, run = compose(*parts, faults.affected)
+        with plugin_errors():
+            schedule, run = compose(*parts, faults.affected)
         self._outbox.alter = faults.alterer(self, schedule)
         self._contexts, self._frames = run.contexts, run.frames
         return schedule

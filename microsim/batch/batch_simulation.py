@@ -24,7 +24,6 @@ from microsim.batch.device_choice import choose_loops
 from microsim.batch.instrument_columns import InstrumentColumns, sensor_columns
 from microsim.batch.robot_columns import RobotColumns
 from microsim.batch.sensor_columns import Fixture, KernelColumns, SensorColumns, why_not
-from microsim.engine.bodies import Body
 from microsim.engine.calls import Rows
 from microsim.engine.components import X, Z
 from microsim.engine.contact_tables import Contacts, Mover
@@ -32,6 +31,7 @@ from microsim.engine.radio import RadioNetwork
 from microsim.engine.timekeeper import Clock, Trigger
 from microsim.errors import UsageError, unknown
 from microsim.outputs.compose import radio_network
+from microsim.plugin_errors import plugin_errors
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.fault_models import refuse_faults
 from microsim.scenario.live_changes import obstacle_names
@@ -89,8 +89,12 @@ class BatchSimulation:
         self.tick: Integers = self.loops.xp.zeros(self.n, np.int64)
         self.ground = Ground(self.scenario, build_world(self.scenario), self.clock.dt, self.n, self.loops)
         make = (self.scenario, self.ground, self.clock.dt, self.n)
-        self._robots = {name: RobotColumns(make[0], name, *make[1:]) for name in self.scenario.robots}
+        self._robots = {}
+        for name, settings in self.scenario.robots.items():
+            with plugin_errors(f"robot {name}", type(settings)):
+                self._robots[name] = RobotColumns(make[0], name, *make[1:])
         self.fleets: Rows = self.loops.xp.stack([robot.fleet for robot in self._robots.values()])
+        self.has_checked = any(robot.has_checked for robot in self._robots.values())
         self.contacts = self._make_contacts()
         self._faults = faults_in_ticks(self.scenario, self.clock)
         self._radio = BatchRadio(self._radio_of, self._distance)
@@ -151,13 +155,16 @@ class BatchSimulation:
         self._lay_out(chosen)
         self.contacts.touch[:, :, chosen] = 0
         for robot in self._robots.values():
-            robot.reset(chosen, drawn)
+            with plugin_errors(f"robot {robot.name}", type(robot.settings)):
+                robot.reset(chosen, drawn)
         for sensor in (*self._unseen, *self._sensors.values()):
-            sensor.reset(chosen, drawn)
+            with plugin_errors(f"sensor {sensor.target}", sensor.sensor):
+                sensor.reset(chosen, drawn)
         self._track(chosen)
         for sensor in self._sensors.values():
-            sensor.sample(chosen, self.tick)
-            sensor.finish(chosen, self.tick)
+            with plugin_errors(f"sensor {sensor.target}", sensor.sensor):
+                sensor.sample(chosen, self.tick)
+                sensor.finish(chosen, self.tick)
 
     def _lay_out(self, worlds: Integers) -> None:
         """What the seeds of these worlds decide about their ground."""
@@ -194,13 +201,15 @@ class BatchSimulation:
             done = offset
             self._track(self._all[begin:end])
             for sensor, worlds in events[offset]:
-                sensor.sample(worlds, self.tick)
+                with plugin_errors(f"sensor {sensor.target}", sensor.sensor):
+                    sensor.sample(worlds, self.tick)
         self._move(begin, end, ticks - done)
         for sensor in self._sensors.values():
-            if is_sensing:
-                sensor.finish(self._all[begin:end], self.tick)
-            elif isinstance(sensor, InstrumentColumns):
-                sensor.skip(self._all[begin:end], self.tick)
+            with plugin_errors(f"sensor {sensor.target}", sensor.sensor):
+                if is_sensing:
+                    sensor.finish(self._all[begin:end], self.tick)
+                elif isinstance(sensor, InstrumentColumns):
+                    sensor.skip(self._all[begin:end], self.tick)
 
     def _move(self, begin: int, end: int, ticks: int) -> None:
         if ticks:
@@ -432,7 +441,7 @@ class BatchSimulation:
         scenario, ground, robots = self.scenario, self.ground, self._robots.values()
         return Contacts(
             [Mover(robot.name, robot.model, robot.state) for robot in robots],
-            {robot.name: Body(*robot.settings.body()) for robot in robots},
+            {robot.name: robot.body() for robot in robots},
             ground.world,
             ground.scene,
             scenario.collisions == "stop",
@@ -461,7 +470,8 @@ class BatchSimulation:
         made: dict[str, SensorColumns] = {}
         for full, (robot, name, block, kind) in there.items():
             if full in set(names) or (kind.shares_memory and name == kind.name):
-                made[full] = sensor_columns(fixture, self._robots[robot], name, block, kind, self.n)
+                with plugin_errors(f"sensor {full}", kind):
+                    made[full] = sensor_columns(fixture, self._robots[robot], name, block, kind, self.n)
         self._trackers = [each for each in made.values() if isinstance(each, KernelColumns) and each.is_tracking]
         self._unseen = [each for each in self._trackers if each.target not in names]  # what others share is kept up
         return {full: columns for full, columns in made.items() if full in set(names)}

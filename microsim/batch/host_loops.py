@@ -11,8 +11,10 @@ import numpy.typing as npt
 from microsim.batch import kernels
 from microsim.batch.batch_columns import Array, Integers
 from microsim.engine.calls import (
+    CALL,
     advance_address,
     advance_many_address,
+    raise_broken,
     sample_address,
     sample_many_address,
 )
@@ -20,6 +22,7 @@ from microsim.engine.contact_tables import marks_for
 from microsim.engine.multiples import Increment
 from microsim.engine.noise import stream_keys
 from microsim.engine.records import Records, address_of
+from microsim.plugin_errors import plugin_errors
 
 if TYPE_CHECKING:
     from microsim.batch.batch_ground import Ground
@@ -72,7 +75,11 @@ class HostLoops:
         needs_tick = np.array([robot.needs_tick for robot in batch.movers], np.int64)
         contacts, shared = batch.contacts, batch.ground.is_shared
         size = marks_for(len(contacts.names), contacts.words).size
-        kernels.move(batch.fleets, needs_tick, shared, contacts.table, size, batch.tick, ticks, begin, end)
+        rows = kernels.move(batch.fleets, needs_tick, shared, contacts.table, size, batch.tick, ticks, begin, end)
+        if not batch.has_checked:
+            return
+        with plugin_errors():
+            raise_broken(rows, lambda row: f"robot model {batch.movers[row].model.name}")
 
     def put_at_start(self, robot: RobotColumns, worlds: Integers, keys: Integers) -> None:
         kernels.put_all_at_start(robot.state, robot.start, address_of(robot.ground.scene), keys, worlds)
@@ -82,16 +89,17 @@ class HostLoops:
         ground, put = robot.ground, np.ascontiguousarray(robot.state[:, worlds])
         place, parameters = (ground.cell, ground.west, ground.south), robot.parameters[:, worlds]
         assert robot.model.settle is not None
-        if ground.elevation.ndim == 2:
-            robot.model.settle(put, np.ascontiguousarray(parameters), ground.elevation, *place)
-            robot.state[:, worlds] = put
-            return
-        for index, world in enumerate(worlds.tolist()):
-            one = np.ascontiguousarray(put[:, index : index + 1])
-            robot.model.settle(
-                one, np.ascontiguousarray(parameters[:, index : index + 1]), ground.elevation[world], *place
-            )
-            robot.state[:, world : world + 1] = one
+        with plugin_errors(f"robot {robot.name}", type(robot.settings)):
+            if ground.elevation.ndim == 2:
+                robot.model.settle(put, np.ascontiguousarray(parameters), ground.elevation, *place)
+                robot.state[:, worlds] = put
+                return
+            for index, world in enumerate(worlds.tolist()):
+                one = np.ascontiguousarray(put[:, index : index + 1])
+                robot.model.settle(
+                    one, np.ascontiguousarray(parameters[:, index : index + 1]), ground.elevation[world], *place
+                )
+                robot.state[:, world : world + 1] = one
 
     def lay_out(self, ground: Ground, worlds: Integers, keys: Integers) -> None:
         scene, tables = address_of(ground.scene), (ground.table, ground.starts, ground.chances)
@@ -110,7 +118,15 @@ class HostLoops:
 
     def sense(self, sensor: KernelColumns, calls: Calls, worlds: Integers, tick: Integers) -> None:
         tables = calls.rows_at, calls.steps_at, len(calls.kernels)
-        kernels.sense(*tables, sensor.robot.fleet, worlds, tick, sensor.windows_at, sensor.window_count)
+        windows = sensor.windows_at, sensor.window_count
+        if not calls.has_checked:
+            kernels.sense(*tables, sensor.robot.fleet, worlds, tick, *windows, 0)
+            return
+        made = np.zeros(len(calls.kernels) * CALL.itemsize // 8 + sensor.motion_size + sensor.reading_size)
+        kernels.sense(*tables, sensor.robot.fleet, worlds, tick, *windows, address_of(made))
+        rows = made[: len(calls.kernels) * CALL.itemsize // 8].view(CALL)
+        with plugin_errors():
+            raise_broken(rows, lambda row: f"{calls.owners[row]} in world {rows[row].world}")
 
     def sincos(self, angles: Array, sines: Array, cosines: Array) -> None:
         kernels.sincos_each(angles, sines, cosines)

@@ -35,6 +35,7 @@ from microsim.engine.calls import (
     FLEET_WORLD,
     FUNCTION,
     INPUTS,
+    IS_BROKEN,
     MANY,
     MANY_MEMORY,
     MANY_READING,
@@ -99,6 +100,7 @@ STEP = record(  # what differs from world to world in a sensor's call: bytes to 
 )
 
 _steps_at = records.records_at(STEP)
+CALL_BYTES = CALL.itemsize
 
 
 @threaded_kernel
@@ -140,11 +142,11 @@ def take_command(handed_in: Array, in_force: Array, state: Array, age: int, igno
 def move(
     fleets: Rows, needs_tick: Integers, is_shared: bool, contacts: Rows, marks: int, tick: Integers, ticks: int,
     begin: int, end: int,
-) -> None:  # fmt: skip
-    """Worlds begin … end - 1 from their own tick on by `ticks`.
+) -> Rows:  # fmt: skip
+    """Worlds begin … end - 1 from their own tick on by `ticks`; gives the calls as they were made last.
 
     A block of worlds runs ahead, robot by robot. Worlds in which robots came near anything are put back, and move again
-    with a look at what they touch after every tick.
+    with a look at what they touch after every tick. All stops where the kernel of a plug-in raises an exception.
     """
     rows, table, count = fleets.copy(), _table_address(contacts), fleets.shape[0]
     scratch, room = np.empty((count, SCRATCH_COLUMNS)), np.zeros(marks, np.int64)
@@ -157,23 +159,30 @@ def move(
         for r in range(count):
             rows[r, TRACE] = _table_address(traces[r])
             _run_ahead(rows[r], is_shared, needs_tick[r] != 0, tick, ticks, first, last)
+            if rows[r, IS_BROKEN]:
+                return rows
         _find_quiet(table, first, traces, ways, quiet[: last - first])
         for w in range(first, last):
             if not quiet[w - first]:
                 _put_back_kept(rows, w, w - first, kept)
-                _move_world(rows, table, tick[w], ticks, w, scratch, room)
+                if not _move_world(rows, table, tick[w], ticks, w, scratch, room):
+                    return rows
+    return rows
 
 
 @kernel
-def _move_world(rows: Rows, table: int, tick: int, ticks: int, w: int, scratch: Array, room: Integers) -> None:
-    """Tick by tick, with all contacts."""
+def _move_world(rows: Rows, table: int, tick: int, ticks: int, w: int, scratch: Array, room: Integers) -> bool:
+    """Tick by tick, with all contacts; False where a kernel raised an exception."""
     rows[:, BEGIN], rows[:, END], rows[:, FLEET_WORLD], rows[:, TICKS] = w, w + 1, w, 1
     for k in range(tick, tick + ticks):
         _remember(table, w, scratch)
         rows[:, FLEET_TICK] = k
         for r in range(rows.shape[0]):
             _call(rows[r, FUNCTION], _table_address(rows[r]))
+            if rows[r, IS_BROKEN]:
+                return False
         _settle(table, w, k, scratch, room)
+    return True
 
 
 @kernel
@@ -191,6 +200,8 @@ def _run_ahead(row: Rows, is_shared: bool, needs_tick: bool, tick: Integers, tic
             _call(row[MANY], _table_address(row))
         else:
             _run_ahead_by_ticks(row)
+        if row[IS_BROKEN]:
+            return
         first = last
 
 
@@ -201,6 +212,8 @@ def _run_ahead_by_ticks(row: Rows) -> None:
     row[TICKS] = 1
     for _ in range(ticks):
         _call(row[FUNCTION], _table_address(row))
+        if row[IS_BROKEN]:
+            return
         for w in range(row[BEGIN], row[END]):
             _note_distance(state, w, trace, w - row[BEGIN])
         row[FLEET_TICK] += 1
@@ -332,21 +345,28 @@ def last_firing(whole: int, rest: int, parts: int, begin: Integers, ticks: int, 
 
 @threaded_kernel
 def sense(
-    calls: int, steps: int, count: int, fleet: Rows, worlds: Integers, tick: Integers, windows: int, window_count: int
-) -> None:
+    calls: int, steps: int, count: int, fleet: Rows, worlds: Integers, tick: Integers, windows: int, window_count: int,
+    scratch: int,
+) -> None:  # fmt: skip
     """Readings of sensors on one robot in these worlds: for each world what `compiled_tick.sense` does for one.
 
-    The calls hold the addresses of world 0, the steps how far it is to the next world's; a reading that becomes float32
-    is made in room of this call's own.
+    The calls hold the addresses of world 0, the steps how far it is to the next world's. All stops where the kernel of
+    a plug-in raises an exception. `scratch`: where its call is then; room for the calls as they are made, a motion, and
+    a reading that becomes float32. 0: no kernel is a plug-in's.
     """
     given, steps_to = _calls_at(calls, count).copy(), _steps_at(steps, count)
     motion_size, block = given[0].motion.count, np.zeros((MANY_ROWS, BLOCK))
-    room = np.zeros(motion_size + given[0].reading.count)
+    head, size = count * CALL_BYTES // 8, motion_size + given[0].reading.count
+    own_scratch = np.zeros(0 if scratch else head + size)
+    if scratch == 0:
+        scratch = _table_address(own_scratch)
+    room = _floats_at(scratch + 8 * head, size)
     for k in range(count):
         given[k].motion.address = _table_address(room)
         if steps_to[k].singles:
             given[k].reading.address = _table_address(room) + 8 * motion_size
-    own, within = given.copy(), _windows_at(windows, window_count)
+    _copy(scratch, _address_of_record(given[0]), count * CALL_BYTES)
+    own, within = _calls_at(scratch, count), _windows_at(windows, window_count)
     state = _float_grid_at(fleet[STATE], fleet[STATE_ROWS], fleet[WIDTH])
     if steps_to[0].sample_many and worlds.shape[0]:  # settings that all worlds share stay in the block
         _gather(given[0].settings, 0, worlds[:1], block[MANY_SETTINGS:])
@@ -357,6 +377,10 @@ def sense(
             _sense_block(given[0], own[0], steps_to[0], some, tick, block)
         else:
             _sense_one_by_one(given, own, steps_to, fleet, some, tick, within, room)
+        for k in range(count):
+            if own[k].is_broken:
+                return
+    own_scratch[:1] = 0.0  # so it lives until here
 
 
 @kernel
@@ -396,6 +420,9 @@ def _sense_block(call: Record, own: Record, step: Record, worlds: Integers, tick
     own.motion.address, own.world = _table_address(block), worlds[0]
     own.key, own.tick = _table_address(numbers[0]), _table_address(numbers[1])
     _call(step.sample_many, _address_of_record(own))
+    if own.is_broken:  # the call stays, as one of the first world
+        own.motion.address, own.key, own.tick = call.motion.address, numbers[0, 0], numbers[1, 0]
+        return
     _scatter(block[MANY_MEMORY:], call.memory, step.memory, worlds)
     _scatter(block[MANY_READING:], call.reading, step.reading, worlds)
     own.motion.address = call.motion.address
@@ -447,6 +474,8 @@ def _sense_one_by_one(
             mine.world, mine.key = w, _integers_at(step.keys, w + 1)[w]
             mine.seen = mine.motion.address if mine.stride == 0 else fleet[STATE] + 8 * w
             _invoke(mine, windows, tick[w])
+            if mine.is_broken:
+                return
             if step.is_tracker == 0:
                 _integers_at(step.sampled_at, w + 1)[w] = tick[w]
             if step.singles:

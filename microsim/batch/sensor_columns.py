@@ -17,7 +17,7 @@ import numpy as np
 from microsim.batch.batch_columns import Integers
 from microsim.batch.kernels import STEP
 from microsim.batch.robot_columns import RobotColumns
-from microsim.engine.calls import BLOCK, BLOCK_ROWS, CALL
+from microsim.engine.calls import BLOCK, BLOCK_ROWS, CALL, has_checked
 from microsim.engine.compiled_tick import Window, windows_table
 from microsim.engine.components import FixedMount
 from microsim.engine.faults import TimedFault
@@ -151,8 +151,10 @@ class Calls:
     """Calls of kernels, one after the other, in each world."""
 
     kernels: list[Callable[..., None]]
+    owners: list[str]  # what each belongs to, for messages
     rows: Any  # `calls.CALL`, for world 0
     steps: Any  # `kernels.STEP`, to the next world
+    has_checked: bool  # whether any kernel is a plug-in's
 
     def __post_init__(self) -> None:
         self.rows_at, self.steps_at = address_of(self.rows), address_of(self.steps)
@@ -173,6 +175,8 @@ class KernelColumns(SensorColumns):
         self.memories: Array = xp.zeros((n, max(len(sensor.memory), 1)))
         table = np.zeros(1) if sensor.table is None else np.ascontiguousarray(sensor.table(context), np.float64)
         self.table: Array = array(table)
+        # as many numbers as kernels may use: arrays of a GPU have one more, because they cannot be empty
+        self.sizes = numbers.size - 1, len(sensor.memory), 0 if sensor.table is None else table.size
         self.reading_size = max(sensor.reading_size(context), 1)
         self.is_rounded = sensor.dtype == np.float32
         self._numbers: Array = xp.zeros((1 if self.is_rounded else n, self.reading_size))  # as kernels write them
@@ -191,8 +195,9 @@ class KernelColumns(SensorColumns):
         self.windows_at = address_of(self._windows)
         dropouts = len(jumps), self.window_count
         self.motion_size = self.robot.state.shape[0] if self.sensor.reads_state else SENSOR_FIELDS
-        kernels, self._kept = [kernel], []
-        calls = [self._call(kernel, owner.settings, owner.memories, (0, len(jumps)))]
+        kernels, owners, self._kept = [kernel], [f"sensor {self.target}"], []
+        sizes = owner.sizes[0], owner.sizes[1], self.sizes[2]
+        calls = [self._call(kernel, owner.settings, owner.memories, sizes, (0, len(jumps)))]
         steps = [self._step(owner.settings, owner.memories, dropouts)]
         many = self._kernel_for_blocks()
         if many is not None:
@@ -203,28 +208,39 @@ class KernelColumns(SensorColumns):
                 span = array(np.array([[fault.first_tick, fault.end_tick, *fault.offset]], np.float64))
                 room = self.loops.xp.zeros((self.n, self.reading_size))
                 kernels.append(kind.alter)
-                calls.append(self._call(kind.alter, span, room))
+                owners.append(f"the fault {kind.name} of {owners[0]}")
+                calls.append(self._call(kind.alter, span, room, (span.shape[1], self.reading_size, self.sizes[2])))
                 steps.append(self._step(span, room))
                 self._kept += [span, room]
-        self.calls = self._calls(kernels, calls, steps)
+        self.calls = self._calls(kernels, owners, calls, steps)
         if self.is_tracking:
-            call = self._call(self.sensor.track, self.settings, self.memories)
+            call = self._call(self.sensor.track, self.settings, self.memories, sizes)
             step = self._step(self.settings, self.memories, is_tracker=1)
-            self.track_calls = self._calls([self.sensor.track], [call], [step])
+            self.track_calls = self._calls([self.sensor.track], owners[:1], [call], [step])
 
-    def _calls(self, kernels: list[Any], calls: list[Records], steps: list[Records]) -> Calls:
-        return Calls(kernels, self.loops.table(np.concatenate(calls)), self.loops.table(np.concatenate(steps)))
+    def _calls(self, kernels: list[Any], owners: list[str], calls: list[Records], steps: list[Records]) -> Calls:
+        rows, steps_to = np.concatenate(calls), np.concatenate(steps)
+        functions = [*rows["function"].tolist(), *steps_to["sample_many"].tolist()]
+        tables = self.loops.table(rows), self.loops.table(steps_to)
+        return Calls(kernels, owners, *tables, has_checked(functions))
 
-    def _call(self, kernel: Any, settings: Array, memories: Array, jumps: tuple[int, int] = (0, 0)) -> Records:
+    def _call(
+        self,
+        kernel: Any,
+        settings: Array,
+        memories: Array,
+        sizes: tuple[int, int, int],
+        jumps: tuple[int, int] = (0, 0),
+    ) -> Records:
         """Of world 0."""
         return rows_of(
             CALL,
             function=self.loops.sample_function(kernel),
-            settings=(address_of(settings), settings.shape[1]),
+            settings=(address_of(settings), sizes[0]),
             motion=(0, self.motion_size),
-            memory=(address_of(memories), memories.shape[1]),
+            memory=(address_of(memories), sizes[1]),
             scene=address_of(self.robot.ground.scene),
-            table=(address_of(self.table), self.table.size),
+            table=(address_of(self.table), sizes[2]),
             reading=(address_of(self._numbers), self.reading_size),
             stride=self.robot.state.shape[1] if self.sensor.reads_state else 0,
             mount=self.context.mount.xyz,

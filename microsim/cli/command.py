@@ -32,6 +32,7 @@ from typer.models import ArgumentInfo
 from microsim.cli import commands
 from microsim.cli.terminal import guarded_output, set_quiet, warnings_as_sentences
 from microsim.errors import PluginError
+from microsim.registry import code_only_from, note_origin, trust
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -111,7 +112,8 @@ class Commands(TyperGroup):
         return list(self.commands)
 
     def invoke(self, ctx: Any) -> None:
-        with guarded_output(), warnings_as_sentences():
+        # no code but installed plug-ins, and what options name, which are read in there
+        with guarded_output(), warnings_as_sentences(), code_only_from(()):
             code = super().invoke(ctx)
         raise typer.Exit(code or 0)
 
@@ -184,6 +186,7 @@ def _from_packages() -> Iterator[tuple[str, Command]]:
             text = f"the command {entry.name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}"
             typer.echo(f"microsim: {text}", err=True)
         else:
+            note_origin(command, entry.module, "COMMAND")
             yield entry.name, command
 
 
@@ -347,7 +350,14 @@ ResultJsonOption = Annotated[bool, flag("--json", "Print the result as one line 
 _QUIET = "Print nothing when all is well: no progress, no summary; only --json, --digest and errors."
 QuietOption = Annotated[bool, flag("--quiet -q", _QUIET, callback=set_quiet)]
 _PLUGINS = "A folder of plug-ins whose code may run; repeatable."
-PluginsOption = Annotated[list[Path] | None, option("--plugins FOLDER", _PLUGINS)]
+
+
+def _trusted(folders: list[Path] | None) -> list[Path] | None:
+    trust(folders or ())
+    return folders
+
+
+PluginsOption = Annotated[list[Path] | None, option("--plugins FOLDER", _PLUGINS, callback=_trusted)]
 PilotOption = Annotated[bool, flag("--demo", "Let a simple pilot fly the drone and drive the rover.")]
 PolicyArgument = Annotated[str, argument("POLICY", "The file of a policy, or a task that has a shipped one.")]
 WorldThreadsOption = Annotated[int, option("--threads N", "Share the worlds, and torch's work, among threads.", min=1)]

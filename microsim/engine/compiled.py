@@ -31,6 +31,7 @@ KERNEL_FOLDERS = ("engine", "rays", "render", "robots", "sensors", "batch", "rec
 
 
 VERSIONS = f"numba{numba.__version__}-python{numba.core.utils.PYVERSION[0]}.{numba.core.utils.PYVERSION[1]}"
+VERSIONS += "-checked" * bool(numba.core.config.BOUNDSCHECK)
 
 
 @cache
@@ -120,7 +121,17 @@ def plain(function: Callable[..., Any]) -> Callable[..., Any]:
     return form
 
 
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+
+
+def is_checked(function: Any) -> bool:
+    """Whether a kernel is compiled with checks of every index: those of plug-ins, and with NUMBA_BOUNDSCHECK=1 all."""
+    return bool(numba.core.config.BOUNDSCHECK) or not function.__code__.co_filename.startswith(_PACKAGE)
+
+
 def _njit(function: _Function, **options: bool) -> _Function:
+    if is_checked(function):
+        options["boundscheck"] = True
     compiled: _Function = numba.njit(error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     return compiled
 
@@ -135,7 +146,8 @@ def _compiled(function: _Function, **options: bool) -> _Function:
 def _kept(compiled: Any, form: str = "") -> Any:
     """Compiled code that is looked for on disk, and kept there."""
     if CACHE_FOLDER is not None and not numba.core.config.DISABLE_JIT:
-        compiled._cache = KernelCache(compiled.__wrapped__ if isinstance(compiled, CFunc) else compiled.py_func, form)
+        function = compiled.__wrapped__ if isinstance(compiled, CFunc) else compiled.py_func
+        compiled._cache = KernelCache(function, f"{form}{'-checked' * is_checked(function)}")
     return compiled
 
 

@@ -18,7 +18,7 @@ from microsim.engine import motion as _motion
 from microsim.engine import multiples as _multiples
 from microsim.engine import pipeline as _pipeline
 from microsim.engine import records as _records
-from microsim.engine.calls import CALL, Rows
+from microsim.engine.calls import CALL, Rows, has_checked, raise_broken
 from microsim.engine.compiled import kernel
 from microsim.engine.fleet_loops import copy_states, look, move
 from microsim.engine.geometry import Array, Grid
@@ -125,6 +125,8 @@ def is_within(windows: Records, first: int, end: int, tick: int) -> bool:
 @kernel
 def invoke(call: Record, windows: Records, tick: int) -> None:
     """Make a call: a sensor is given its robot's motion and its own place, or its robot's state."""
+    if call.is_broken:
+        return
     motion = _floats_in(call.motion)
     if call.stride == 0:
         if call.seen != call.motion.address:  # else it is there already
@@ -329,10 +331,11 @@ class Call:
     stride: int = 0  # from one number of that column to the next; 0: it is a motion
     size: int = SENSOR_FIELDS  # numbers of the motion or the state
     mount: Array = field(default_factory=lambda: np.zeros(3))  # [m]
-    memory: npt.NDArray[Any] = field(default_factory=lambda: np.zeros(1))  # of a late output: its columns
-    table: Array = field(default_factory=lambda: np.zeros(1))
+    memory: npt.NDArray[Any] = field(default_factory=lambda: np.zeros(0))  # of a late output: its columns
+    table: Array = field(default_factory=lambda: np.zeros(0))
     jumps: Sequence[Window] = ()
     picture: Any = None  # of a late output: its readings, see `sensors.sensor.CompiledReading`
+    owner: str = ""  # what it belongs to, for messages
 
     def __post_init__(self) -> None:
         self.motion = np.zeros(self.size)
@@ -427,6 +430,7 @@ class Tables:
             call.write(row, address_of(scene), jumps)
         for row, (slot, message) in zip(self._slot_rows, self._slots, strict=True):
             slot.write(row, message)
+        self.has_checked = has_checked(self.calls["function"])
         self.windows = windows_table(self._windows)
         self._lates = [(k, each.late) for k, each in enumerate(outputs) if each is not None and each.late is not None]
         self.has_lates = bool(self._lates)
@@ -499,6 +503,11 @@ class Tables:
             group = [each for each in self.outputs[k : k + 1 + late.followers] if each is not None]
             sets = zip(waiting, _sets(group, room.tobytes()), strict=True)
             late.add_made([(*times, messages) for times, messages in sets])
+
+    def raise_broken(self) -> None:
+        """Raise an error if the kernel of a plug-in raised one."""
+        if self.has_checked:  # else there is nothing to look for
+            raise_broken(self.calls, lambda call: self._calls[call].owner)
 
     def check(self) -> None:
         """Finish readings that compiled code could not; raise an error if one could not be made."""

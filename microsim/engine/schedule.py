@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from microsim.engine.calls import Rows
+from microsim.engine.calls import IS_BROKEN, BrokenKernelError, Rows
 from microsim.engine.compiled_tick import Tables, begin_tick, invoke_for, run_ticks, sense, track
 from microsim.engine.contact_rows import SCENERY
 from microsim.engine.faults import Health
@@ -87,6 +87,7 @@ class Schedule:
         self._outputs = tuple(output for _, output in self._rows)
         self._next_warning_ns: dict[str, int] = {}  # by text
         self._ends: Rows = np.zeros(CHUNK, np.int64)
+        self._has_checked = self.physics.has_checked or self.tables.has_checked
 
     def step(self, ticks: int, at_once: int = CHUNK) -> Iterator[Any]:
         """From tick k to k + ticks, at most `at_once` in one compiled call; gives transcripts as ticks are closed."""
@@ -117,6 +118,7 @@ class Schedule:
                 break
             out.make_room(needed)  # the buffer is too small for the first tick
         self.tick = reached
+        self._raise_broken()
         if tables.has_lates:
             tables.check()
         self._report_contacts()
@@ -128,6 +130,7 @@ class Schedule:
         """From tick k to k + 1."""
         begin_tick(self.tables.address, self.physics.copies, self.tick)
         self.tick += 1
+        self._raise_broken()
         self._report_contacts()
         self.send()
         return self.transcript.close_tick()
@@ -137,8 +140,20 @@ class Schedule:
         self.take()
         self.physics.move(self.tick, ticks)
         self.tick += ticks
+        self._raise_broken()
         self.has_skipped = True
         self._report_contacts()
+
+    def _raise_broken(self) -> None:
+        """Raise an error if the kernel of a plug-in raised one: nothing after it may be seen or sent."""
+        if not self._has_checked:
+            return
+        try:
+            self.physics.raise_broken()
+            self.tables.raise_broken()
+        except BrokenKernelError as error:
+            self.tick = self.tick if error.tick is None else error.tick
+            raise
 
     def _report_contacts(self) -> None:
         """Warn of contacts that began; of the same two at most once a second."""
@@ -188,6 +203,7 @@ class Schedule:
                 done = row + 1
                 output.fire(tick, stamp_ns)
         self._sense(done, len(self.tables.rows), tick, stamp_ns)
+        self._raise_broken()
         if self.radio is not None:
             for robot, payload in self.radio.deliver(tick):
                 self.receive[robot](stamp_ns, payload)
@@ -208,6 +224,7 @@ class Schedule:
         for row, output in enumerate(tables.outputs):
             if output is not None and output.name == name:
                 invoke_for(tables.address, row, self.tick)
+        self._raise_broken()
 
     def memory(self) -> Any:
         self.tables.make_late()
@@ -232,6 +249,7 @@ class Schedule:
         for name, (_, output) in self.python.items():
             output.recall(outputs.get(name), self.tick)
         self.tables.resume(self.tick)
+        self.tables.calls["is_broken"] = self.physics.rows[:, IS_BROKEN] = 0
         self.tables.set_dropped(self.health.dropped)
         self.has_skipped = False
         self._next_warning_ns.clear()

@@ -53,7 +53,7 @@ def add_frames(run: Run, tf: Topic, static: Topic) -> None:
     slots = []
     for index, (_, _, call) in enumerate(sent):
         if call is not None:
-            offset, size = message.place(f"transforms[{index}].transform.translation.x")
+            offset, size = message.place(f"transforms[{index}].transform.translation.x", 7)
             slots.append(Slot(offset, size, call.reading, 0, 7))
     run.compiled(tf, run.scenario.frames.tf_hz, message, calls, slots)
     if run.scenario.frames.publish_static_tf:

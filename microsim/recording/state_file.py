@@ -60,7 +60,7 @@ class StateFile:
 def fingerprint(scenario: Scenario) -> str:
     """SHA-256 of a scenario, with its files and plug-ins by content, wherever they are."""
     data, files = packed(scenario)  # names of files have the hash of the content in them
-    data["plugins"] = plugin_hashes(scenario)
+    data["plugins"] = plugin_hashes(scenario, only_replayed=True)
     made = made_by_generators(scenario)
     return hashlib.sha256(json.dumps([data, sorted(files), *made], sort_keys=True).encode()).hexdigest()
 
@@ -79,11 +79,12 @@ def save_state(path: Path, snapshot: Snapshot) -> None:
         "tick": tick,
         "time_s": tick / float(first.physics_hz),
     }
+    hashes = {name: each for some in (first, now) for name, each in plugin_hashes(some, only_replayed=True).items()}
     content = {
         "initial_scenario": json.dumps(first_data),
         "scenario": json.dumps(data),
         "fingerprint": fingerprint(now),
-        "plugin_hashes": {**plugin_hashes(first), **plugin_hashes(now)} if {*first.plugins, *now.plugins} else {},
+        "plugin_hashes": hashes if {*first.plugins, *now.plugins} else {},
         "files": {**first_files, **files},
         "next_seed": snapshot.next_seed,
         "memory": snapshot.memory,

@@ -13,6 +13,7 @@ from microsim.messages.checked import WireError, decode_checked
 from microsim.messages.inputs import INPUTS, InputKind, stamp_of
 from microsim.messages.outbox import Message
 from microsim.messages.topics import TOPICS
+from microsim.plugin_errors import plugin_errors
 from microsim.ros2.lockstep import Lockstep, check_gates
 from microsim.ros2.node_parameters import ScenarioParameters
 from microsim.ros2.node_process import NodeProcess
@@ -183,7 +184,9 @@ class MicroSimNode:
             self._warn(topic, f"{topic}: ignored: {_MOST_WAITING:,} inputs already wait for the next tick")
             return
         try:
-            if robot in self.sim.robots and not kind.take(self.sim, robot, message):
+            with plugin_errors(f"input {kind.name}", kind):
+                is_ignored = robot in self.sim.robots and not kind.take(self.sim, robot, message)
+            if is_ignored:
                 counters, before = dict(self.sim.counters), self._counted
                 self._counted = counters
                 why = ", ".join(reason for reason, count in counters.items() if count != before.get(reason))

@@ -68,7 +68,7 @@ class NodeRun(Run):
         message = Prepared(topic.type, encoders.transforms_message(pairs))
         slots = []
         for index, (_, _, call) in enumerate(transforms):
-            offset, size = message.place(f"transforms[{index}].transform.translation.x")
+            offset, size = message.place(f"transforms[{index}].transform.translation.x", 7)
             slots.append(Slot(offset, size, call.reading, 0, 7))
         self.compiled(topic, hz, message, [call for _, _, call in transforms], slots)
 

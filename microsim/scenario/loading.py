@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+import os
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,8 +16,9 @@ from pydantic import ValidationError
 from microsim.documents.values import Model, show
 from microsim.documents.yaml_text import Path as KeyPath
 from microsim.documents.yaml_text import dotted
-from microsim.errors import BundleError, Problem, ScenarioError, UsageError, unknown
+from microsim.errors import BundleError, Problem, ScenarioError, UntrustedError, UsageError, unknown
 from microsim.paths import portable
+from microsim.registry import is_trusted
 from microsim.robots.robot import Robot
 from microsim.scenario.bundles import (
     WorldBundle,
@@ -168,7 +171,8 @@ class _Loading:
         names = self.data.get("plugins", ())
         if not isinstance(names, (list, tuple)):
             return ()
-        found = []
+        found: list[str] = []
+        untrusted: dict[int, Path] = {}
         for index, name in enumerate(names):
             if not isinstance(name, str) or not name:
                 continue
@@ -177,7 +181,27 @@ class _Loading:
                 self.problems.append(self.places.problem(f"no such folder: {show(name)}", ("plugins", index)))
             else:
                 found.append(portable(folder))
+                if not is_trusted(folder):
+                    untrusted[index] = folder
+        self.refuse(untrusted)
         return tuple(found)
+
+    def refuse(self, untrusted: Mapping[int, Path]) -> None:
+        """Without its plug-ins, nothing else can be said of the scenario."""
+        shown = {index: os.path.relpath(folder) for index, folder in untrusted.items()}
+        shown = {index: text if not text.startswith("..") else str(untrusted[index]) for index, text in shown.items()}
+        problems = [
+            self.places.problem(
+                f"plug-ins are code, and run only from folders that you name; if you trust this one, add "
+                f"--plugins {shlex.quote(text)}",
+                ("plugins", index),
+            )
+            for index, text in shown.items()
+        ]
+        if problems:
+            error = UntrustedError(problems)
+            error.folders = tuple(shown.values())
+            raise error
 
     def validated(
         self, data: Mapping[str, Any], plugin_folders: tuple[str, ...], generated: Generated

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from microsim.documents.values import describe_error, show, unknown
 from microsim.documents.yaml_text import Path, dotted
-from microsim.errors import PluginError
 from microsim.generators import GENERATORS, Dice, Generator
+from microsim.plugin_errors import plugin_error
 from microsim.scenario.models import Scenario
 from microsim.scenario.world_models import FEATURES, OBSTACLES
 from microsim.sensors.plugin import check_options
@@ -157,23 +157,23 @@ def _run(entry: Entry, scenario: Scenario, seed: int) -> list[Any]:
     try:
         elements = list(entry.generator.generate(entry.options, scenario.map, dice))
     except (Exception, SystemExit) as error:
-        raise PluginError(f"{who} failed: {type(error).__name__}: {error}") from error
+        raise plugin_error(error, f"{who} failed", entry.generator) from error
     if len(elements) > MAX_GENERATED:
-        raise PluginError(f"{who} made {len(elements):,} elements; expected at most {MAX_GENERATED:,}")
-    return [_element(who, number, each) for number, each in enumerate(elements)]
+        problem = f"{who} made {len(elements):,} elements; expected at most {MAX_GENERATED:,}"
+        raise plugin_error(problem, "", entry.generator)
+    return [_element(who, number, each, entry.generator) for number, each in enumerate(elements)]
 
 
-def _element(who: str, number: int, element: Any) -> Any:
+def _element(who: str, number: int, element: Any, generator: Generator) -> Any:
     kinds = {**OBSTACLES, **FEATURES}
     kind = element.get("type") if isinstance(element, Mapping) else None
     if kind not in kinds:
-        raise PluginError(
-            f"{who} made an unusable element {number}: expected a dict with a type, found {show(element)}"
-        )
+        problem = f"{who} made an unusable element {number}: expected a dict with a type, found {show(element)}"
+        raise plugin_error(problem, "", generator)
     try:
         return kinds[kind].model_validate(element)
     except ValidationError as error:
         reasons = "; ".join(
             f"{dotted(each['loc'])}: {describe_error(each)}" for each in error.errors(include_url=False)
         )
-        raise PluginError(f"{who} made an unusable element {number}, a {kind}: {reasons}") from None
+        raise plugin_error(f"{who} made an unusable element {number}, a {kind}: {reasons}", "", generator) from None

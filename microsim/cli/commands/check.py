@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from typing_extensions import NotRequired, TypedDict
 
 from microsim.cli.ci_reports import CiCase, ReportOptions
-from microsim.cli.command import Command, QuietOption, TimeoutOption, argument, flag, option, seconds, words_of
+from microsim.cli.command import (
+    Command,
+    PluginsOption,
+    QuietOption,
+    TimeoutOption,
+    argument,
+    flag,
+    option,
+    seconds,
+    words_of,
+)
 from microsim.cli.json_schemas import Digest, Ticks
 from microsim.cli.terminal import FAILED, GOOD, WRONG_INPUT, Bar, interruptible, is_quiet, print_json, print_table, warn
 from microsim.errors import UsageError
@@ -52,6 +62,7 @@ class CheckOptions(NamedTuple):
     duration: Annotated[
         float, option("--duration TIME", "With --with and no mission: simulated time.", parser=seconds)
     ] = 10.0
+    plugins: PluginsOption = None
     json: Annotated[bool, flag("--json", "Print the result as one line of JSON.")] = False
     quiet: QuietOption = False
     report: ReportOptions = ReportOptions()

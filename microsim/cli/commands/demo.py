@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from microsim.cli.command import (
     Command,
+    PluginsOption,
     ResultJsonOption,
     argument,
     flag,
@@ -53,6 +54,7 @@ class DemoOptions(NamedTuple):
     view_host: HostOption = None
     view_port: PortOption = None
     record: RecordOption = None
+    plugins: PluginsOption = None
     json: ResultJsonOption = False
 
 

@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 from microsim.cli.command import (
     WORLD_THREADS,
     Command,
+    PluginsOption,
     PolicyArgument,
     QuietOption,
     ResultJsonOption,
@@ -47,6 +48,7 @@ class EvaluateOptions(NamedTuple):
     at_least: Annotated[
         float, option("--at-least SHARE", "Exit code 1 if a smaller share succeeds: from 0 to 1.", min=0.0, max=1.0)
     ] = 0.0
+    plugins: PluginsOption = None
     json: ResultJsonOption = False
     quiet: QuietOption = False
 

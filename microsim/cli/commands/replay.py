@@ -95,7 +95,7 @@ class ReplayOptions(NamedTuple):
                 raise UsageError(f"{name} {why}: leave out {', '.join(unfit)}")
 
 
-_NOT_WITH_TOKEN = ("BAG", "--verify", "--from", "--seed", "--plugins", "--world", "--transport")
+_NOT_WITH_TOKEN = ("BAG", "--verify", "--from", "--seed", "--world", "--transport")
 _ALONE = (
     (
         "--verify",

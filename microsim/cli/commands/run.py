@@ -16,6 +16,7 @@ from microsim.cli.command import (
     ROS_ARGS,
     Command,
     PilotOption,
+    PluginsOption,
     QuietOption,
     ResultJsonOption,
     argument,
@@ -131,10 +132,7 @@ class RunOptions(NamedTuple):
             "Resume from a saved state, with its scenario and seed, as if the run had never stopped.",
         ),
     ] = None
-    plugins: Annotated[
-        list[Path] | None,
-        option("--plugins FOLDER", "With --from-state: a folder of plug-ins whose code may run; repeatable."),
-    ] = None
+    plugins: PluginsOption = None
     recording: RecordingOptions = RecordingOptions()
     report: ReportOptions = ReportOptions()
 
@@ -166,8 +164,6 @@ def run(options: RunOptions) -> int:
     _render_with(options.render)
     if options.from_state is not None:
         _check_state_options(options)
-    elif options.plugins:
-        raise UsageError("--plugins is for --from-state; a scenario names its folders under `plugins:`")
     scenario = run_parts.assembled(options.scenario, options.world, options.robots, options.inject or ())
     programme = Programme.of(options.scenario, options.world, options.demo)
     return run_scenario(RunRequest(options, scenario, options.seed, options.duration, programme, tuple(ROS_ARGS)))

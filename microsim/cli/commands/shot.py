@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from microsim.cli.command import Command, PilotOption, argument, option, seconds, seed_value
+from microsim.cli.command import Command, PilotOption, PluginsOption, argument, option, seconds, seed_value
 from microsim.errors import UsageError, unknown
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def shot(
     at: Annotated[float, option("--at TIME", "Simulated time: 20, 2min.", parser=seconds)] = 0.0,
     seed: Annotated[int | None, option("--seed N", "Seed of all noise.", parser=seed_value)] = None,
     pilot: PilotOption = False,
+    plugins: PluginsOption = None,
 ) -> None:
     """Draw one moment: the map from above, the robots' paths and their camera images. Needs no browser.
 

@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 from microsim.cli.command import (
     WORLD_THREADS,
     Command,
+    PluginsOption,
     QuietOption,
     ResultJsonOption,
     WorldThreadsOption,
@@ -21,6 +22,7 @@ from microsim.cli.command import (
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import GOOD, Interrupts, check_can_write, interrupts_end_the_run, note, print_json, tell
 from microsim.errors import UsageError
+from microsim.registry import trust
 
 if TYPE_CHECKING:
     from microsim.learning.learning_curve import Progress
@@ -44,6 +46,7 @@ class TrainOptions(NamedTuple):
     worlds: Annotated[int, option("--worlds N", "Unseen worlds for the final evaluation.", min=1)] = 1000
     plot: Annotated[Path | None, option("--plot FILE", "Learning curve as .png, .svg or .pdf.")] = None
     onnx: Annotated[Path | None, option("--onnx FILE", "Also write the policy as ONNX for other runtimes.")] = None
+    plugins: PluginsOption = None
     json: ResultJsonOption = False
     quiet: QuietOption = False
 
@@ -74,6 +77,7 @@ def train(options: TrainOptions) -> int:
       microsim train RoverAvoid --device cuda --set worlds=4096
     """
     out = options.out or Path(f"{Path(options.task).stem}.npz")
+    trust([Path(options.task).parent] if options.task.endswith(".py") else ())  # named on the command line
     _check_files(options, out)
     with interrupts_end_the_run() as interrupts:
         return _train(options, out, interrupts)

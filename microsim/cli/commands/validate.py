@@ -15,7 +15,6 @@ from microsim.cli.command import Command, JsonOption, PluginsOption, argument
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import GOOD, WRONG_INPUT, print_json
 from microsim.errors import MicroSimError, Problem, ScenarioError, ScenarioWarning
-from microsim.registry import code_only_from
 
 
 def validate(
@@ -39,7 +38,7 @@ def validate(
     reports = []
     is_bad = False
     for source in dict.fromkeys(files):
-        with compiling(), code_only_from(plugins or ()):
+        with compiling():
             kind = _kind(source)
             problems = _problems(source, kind)
         is_bad = is_bad or _is_bad(problems)
