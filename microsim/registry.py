@@ -43,6 +43,11 @@ _origins: dict[int, tuple[Any, Origin]] = {}  # by the identity of a part; the p
 _trusted: list[set[Path] | None] = [None]  # of this process; None: every folder that is named
 
 
+def is_subclass(part: Any, of: type) -> bool:
+    """Python 3.10 says of `list[int]`, too, that it is an instance of `type`."""
+    return issubclass(type(part), type) and issubclass(part, of)
+
+
 @contextmanager
 def code_only_from(folders: Folders | None) -> Iterator[None]:
     """Meanwhile no other folder's code runs in this process, whatever folders a file names. None: all that are named.

@@ -31,7 +31,7 @@ from microsim.engine.components import RobotModel
 from microsim.engine.motion import Motion, X, Y
 from microsim.errors import PluginError, did_you_mean, there_are
 from microsim.plugin_errors import plugin_error
-from microsim.registry import Registry
+from microsim.registry import Registry, is_subclass
 from microsim.sensors import SENSORS
 from microsim.sensors.plugin import plugin_block
 from microsim.sensors.sensor import Mount, MountedSensor, Sensor, SensorBlock
@@ -47,7 +47,7 @@ ROBOTS: Registry[type[Robot]] = Registry(
     "microsim.robots",
     "microsim.robots",
     "a subclass of Robot",
-    lambda part: isinstance(part, type) and issubclass(part, Robot),
+    lambda part: is_subclass(part, Robot),
     lambda part: str(part.model_fields["model"].default),
     lambda part: part.position,
 )

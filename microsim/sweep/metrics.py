@@ -29,7 +29,7 @@ from microsim.errors import PluginError, UsageError, unknown
 from microsim.messages.outbox import Message
 from microsim.missions import MissionPilot
 from microsim.plugin_errors import plugin_error, plugin_errors
-from microsim.registry import Registry
+from microsim.registry import Registry, is_subclass
 from microsim.scenario.bundles import bundle_of
 from microsim.simulation import Simulation
 
@@ -101,7 +101,7 @@ def all_metrics(folders: Folders = ()) -> dict[str, type[Metric]]:
     """Every metric by name: the built-in ones, those in the folders, those of installed packages."""
     found = dict(METRICS)
     for plugin, place in _REGISTRY.plugins(folders):
-        if not isinstance(plugin, type) or not issubclass(plugin, Metric):
+        if not is_subclass(plugin, Metric):
             raise PluginError(f"{place}: expected METRIC = a subclass of Metric, found {plugin!r}")
         if plugin.kind not in (float, int, bool, str):
             raise PluginError(
@@ -452,7 +452,5 @@ class Digest(Metric):
 
 
 METRICS: Mapping[str, type[Metric]] = {  # the built-in ones
-    each.name: each
-    for each in list(vars().values())
-    if isinstance(each, type) and issubclass(each, Metric) and each.name
+    each.name: each for each in list(vars().values()) if is_subclass(each, Metric) and each.name
 }

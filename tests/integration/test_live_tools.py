@@ -29,6 +29,7 @@ from microsim.ros2.client.reasons import nobody_there, participants_on_this_mach
 from microsim.ros2.transport import Parameter
 from microsim.ros2.transport.dds import DdsTransport
 from microsim.ros2.transport.dds_domain import domain_id
+from tests.forked_python import forked_python
 from tests.json_support import assert_published
 from tests.ros_domains import free_domain
 from tests.support import run_apart
@@ -39,7 +40,7 @@ from .conftest import PATIENCE_S, ROOT, wait_for
 @pytest.fixture(scope="module")
 def simulator() -> Iterator[None]:
     """`microsim run`, until the module is done."""
-    command = [sys.executable, "-m", "microsim", "run", "flat", "--headless", "--transport", "dds"]
+    command = [*forked_python(), "-m", "microsim", "run", "flat", "--headless", "--transport", "dds"]
     process = subprocess.Popen(
         command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

@@ -19,6 +19,7 @@ from microsim.ros2.microsim_node import MicroSimNode, start_node
 from microsim.ros2.transport.dds import DdsTransport
 from microsim.runner import Watcher
 from tests.cli_support import run_microsim
+from tests.forked_python import forked_python
 from tests.integration.conftest import PATIENCE_S, ROOT
 
 SCRIPT = Path(__file__).parent / "lockstep_node.py"
@@ -29,7 +30,7 @@ NEVER = 1e9
 
 @contextmanager
 def controller(namespace: str, longest_s: float = 0.0) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen([sys.executable, str(SCRIPT), namespace, str(longest_s), str(NEVER)], cwd=ROOT)
+    process = subprocess.Popen([*forked_python(), str(SCRIPT), namespace, str(longest_s), str(NEVER)], cwd=ROOT)
     try:
         yield process
     finally:

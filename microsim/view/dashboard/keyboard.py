@@ -228,6 +228,8 @@ class Keyboard:
 
 def is_available() -> bool:
     """Whether keys can be read: a job in the background would be stopped for trying."""
+    if not hasattr(os, "tcgetpgrp"):  # Windows
+        return False
     try:
         if not sys.stdin.isatty():
             return False

@@ -24,6 +24,7 @@ import microsim
 from microsim.cli import app
 from microsim.errors import UsageError
 from microsim.missions import fly_mission
+from tests.forked_python import forked_python
 from tests.support import run_apart
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -45,7 +46,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def address(folder):
     """Of one HTTP server for all tests."""
-    command = [sys.executable, "-m", "microsim", "mcp", str(folder), "--http", "0"]
+    command = [*forked_python(), "-m", "microsim", "mcp", str(folder), "--http", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=ROOT) as server:
         assert server.stderr is not None
         line = server.stderr.readline()

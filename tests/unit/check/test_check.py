@@ -109,14 +109,16 @@ def short_check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 # ---- whole checks ---------------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_depends_on_nothing_is_proved_the_same(folder: Path) -> None:
-    done = cli("world.yaml", "--missions", "fly.yaml", "--slow", "--json", "--jobs", "2", cwd=folder)
+@pytest.mark.parametrize("further", [[], pytest.param(["--slow"], marks=pytest.mark.slow)], ids=["quick", "slow"])
+def test_a_run_that_depends_on_nothing_is_proved_the_same(folder: Path, further: list[str]) -> None:
+    done = cli("world.yaml", "--missions", "fly.yaml", *further, "--json", "--jobs", "2", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     facts = json.loads(done.stdout)
     assert_published("check", facts)
     names = list(facts["environments"])
     assert facts["identical"] is True
-    assert {"reference", "hash_seed", "one_thread", "real_time", "generic_cpu", "no_compiler"} <= set(names)
+    assert {"reference", "hash_seed", "one_thread", "real_time", "generic_cpu"} <= set(names)
+    assert ("no_compiler" in names) == ("--slow" in further)
     (mission,) = facts["missions"]
     assert sorted(mission["same"]) == sorted(names[1:])
     assert (mission["ticks"], mission["different"], mission["failed"]) == (30, [], [])

@@ -22,6 +22,7 @@ import pytest
 
 import microsim
 from tests.cli_support import ROOT, run_microsim
+from tests.forked_python import forked_python
 from tests.ros_domains import free_domain
 
 DOCS = ROOT / "docs"
@@ -109,7 +110,7 @@ def _run_blocks(page: Path, background: list[subprocess.Popen[bytes]]) -> None:
 def started(command: str) -> subprocess.Popen[bytes]:
     """A node in the background, once its topics are there."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    words, quiet = [sys.executable, "-m", *shlex.split(command)], subprocess.DEVNULL
+    words, quiet = [*forked_python(environment), "-m", *shlex.split(command)], subprocess.DEVNULL
     process = subprocess.Popen(words, env=environment, stdout=quiet, stderr=quiet)
     with microsim.connect() as node:
         node.subscribe("/clock", type="rosgraph_msgs/msg/Clock").get(120.0)
