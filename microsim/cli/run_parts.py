@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from microsim.missions import Mission, MissionPilot
     from microsim.recording.recorder import Recorder
     from microsim.recording.state_file import History
-    from microsim.ros2.microsim_node import MicroSimNode
     from microsim.ros2.transport import Transport
     from microsim.runner import Pilot, Runner
     from microsim.scenario import Scenario
@@ -294,34 +293,6 @@ class FoxgloveOptions(NamedTuple):
         return live if transport is None else JoinedTransports(transport, live)
 
 
-def restart_of(runner: Runner, pilot_for: Callable[[Simulation], Pilot | None]) -> Callable[[Simulation], None]:
-    """What continues this run with a simulation at its start."""
-
-    def restart(sim: Simulation) -> None:
-        runner.restart(sim)
-        runner.pilot = pilot_for(sim)
-        runner.hand_out(sim.step(0))
-
-    return restart
-
-
-def reset_of(
-    runner: Runner, node: MicroSimNode | None, pilot_for: Callable[[Simulation], Pilot | None]
-) -> Callable[[int | None], None]:
-    """What resets this run, with another seed or its own."""
-
-    def reset(seed: int | None) -> None:
-        if node is not None:
-            if seed is not None:
-                node.sim.set_seed(seed)
-            node.reset()
-            return
-        runner.sim.reset(seed)
-        restart_of(runner, pilot_for)(runner.sim)
-
-    return reset
-
-
 @dataclass
 class Programme:
     """What runs: a demo with its own pilot, or a scenario or world. A page can choose another."""
@@ -380,15 +351,9 @@ def _about(kind: str, name: str) -> str:
     return world_about(name) if kind == "world" else first_comment(scenario_file(name))
 
 
-def stage_of(
-    runner: Runner,
-    node: MicroSimNode | None,
-    pilot_for: Callable[[Simulation], Pilot | None],
-    programme: Programme,
-) -> Stage:
+def stage_of(runner: Runner, programme: Programme) -> Stage:
     """How the viewer resets this run and loads another demo, scenario or world."""
     from microsim.engine.compiled import watched
-    from microsim.simulation import Simulation
     from microsim.view.web import Stage
 
     def load(choice: str, report: Callable[[str], None]) -> None:
@@ -400,12 +365,9 @@ def stage_of(
 
         report(f"Loading {programme.title}: building the world")
         with watched(begun, lambda: None):
-            if node is not None:
-                node.load(scenario)
-            else:
-                restart_of(runner, pilot_for)(Simulation(scenario))
+            runner.load(scenario)
 
-    return Stage(reset_of(runner, node, pilot_for), load, programme.facts, loops=True)
+    return Stage(runner.reset, load, programme.facts, loops=True)
 
 
 # ---- a mission -------------------------------------------------------------------------------------------------------
@@ -476,8 +438,8 @@ class Flight:
     def _latest_pilot(self) -> MissionPilot | None:
         from microsim.missions import MissionPilot
 
-        pilot = None if self.runner is None else self.runner.pilot
-        return pilot if isinstance(pilot, MissionPilot) else None
+        pilots = () if self.runner is None else self.runner.pilots
+        return next((pilot for pilot in pilots if isinstance(pilot, MissionPilot)), None)
 
 
 def verdict_line(facts: dict[str, Any]) -> str:

@@ -251,7 +251,8 @@ def _run(again: Replay, options: ReplayOptions, stack: ExitStack) -> int:
     clock, end = again.sim.clock, _last_tick(again, options)
     with terminal.interrupts_end_the_run() as interrupts:
         runner = interrupts.runner = _runner(again, options, stack)
-        feed = runner.pilot = runner.pilot or InputPilot(again, runner.sim)
+        runner.steer(lambda sim: InputPilot(again, sim))
+        feed = runner.pilots[-1]
         assert isinstance(feed, InputPilot)
         recorder = _recorder(again, options, runner)
         if options.start is not None:
@@ -269,14 +270,13 @@ def _runner(again: Replay, options: ReplayOptions, stack: ExitStack) -> Runner:
 
     if options.transport == "none":
         return Runner(again.sim, options.rtf)
-    from microsim.recording.bag_replay import InputPilot
     from microsim.ros2.microsim_node import start_node
     from microsim.ros2.transport import Kind, open_transport
 
     transport = open_transport(cast("Kind", options.transport), "microsim", ROS_ARGS)
     stack.callback(transport.close)
     sim = again.sim
-    return start_node(transport, sim.scenario, sim.seed, options.rtf, lambda sim: InputPilot(again, sim), False).runner
+    return start_node(transport, sim.scenario, sim.seed, options.rtf, takes_inputs=False).runner
 
 
 def _recorder(again: Replay, options: ReplayOptions, runner: Runner) -> Recorder | None:

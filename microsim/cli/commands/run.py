@@ -318,7 +318,8 @@ def _prepared(request: RunRequest, stack: ExitStack) -> tuple[Runner, MicroSimNo
     from microsim.ros2.microsim_node import start_node
 
     _precompile(load_scenario(request.scenario or str(transport.overrides.get("scenario", "default"))), request)
-    node = start_node(transport, request.scenario, request.seed, request.options.rtf, lambda sim: _pilot(sim, request))
+    node = start_node(transport, request.scenario, request.seed, request.options.rtf)
+    node.runner.steer(lambda sim: _pilot(sim, request))
     return node.runner, node
 
 
@@ -363,7 +364,9 @@ def _precompile(scenario: Scenario, request: RunRequest) -> None:
 def _runner(sim: Simulation, request: RunRequest) -> Runner:
     from microsim.runner import Runner
 
-    return Runner(sim, 1.0 if request.options.rtf is None else request.options.rtf, _pilot(sim, request))
+    runner = Runner(sim, 1.0 if request.options.rtf is None else request.options.rtf)
+    runner.steer(lambda sim: _pilot(sim, request))
+    return runner
 
 
 def _pilot(sim: Simulation, request: RunRequest) -> Pilot | None:
@@ -394,7 +397,7 @@ def _telemetry(request: RunRequest, runner: Runner) -> Telemetry | None:
 def _show_page(runner: Runner, node: MicroSimNode | None, request: RunRequest, stack: ExitStack) -> None:
     if request.flight is not None:
         request.programme.title = request.flight.mission.name
-    stage = run_parts.stage_of(runner, node, lambda sim: _pilot(sim, request), request.programme)
+    stage = run_parts.stage_of(runner, request.programme)
     viewer = request.options.viewer.show(runner, stack, stage)
     if request.options.recording.record is not None:
         viewer.forbid_branches()
@@ -413,8 +416,7 @@ def _shown(runner: Runner, node: MicroSimNode | None, ticks: int | None, request
     elif has_dashboard and terminal.can_rewrite(sys.stdout):
         from microsim.view.dashboard import Dashboard
 
-        reset = run_parts.reset_of(runner, node, lambda sim: _pilot(sim, request))
-        with Dashboard(runner, end, reset=reset) as dashboard:
+        with Dashboard(runner, end, reset=runner.reset) as dashboard:
             yield
         if dashboard.error is not None:
             warn(f"the dashboard stopped: {dashboard.error!r}; use --headless to go without")

@@ -58,8 +58,8 @@ def _draw(scenario: str, at_s: float, out: Path, seed: int | None, with_pilot: b
                 state = sim.state(robot)
                 path.append((state.x, state.y))
 
-    runner = Runner(sim, 0.0, pilot, longest_chunk=every)
-    runner.listen(messages=follow)
+    runner = Runner(sim, 0.0, pilot)
+    runner.listen(messages=follow, every_s=_TRAIL_S)
     runner.run(sim.clock.ticks_in(Fraction(str(at_s))))
     save_still(out, sim, paths)
 

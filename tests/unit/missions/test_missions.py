@@ -184,18 +184,21 @@ def test_who_steps_through_a_paused_run_is_not_overtaken_by_the_missions_pause()
 
 def test_on_ros_2_a_reset_begins_the_mission_anew_and_a_world_that_cannot_fly_it_goes_without() -> None:
     flight = Flight(load_mission("patrol"))
-    node = start_node(MemoryTransport("microsim", (), Bus()), microsim.load_scenario("flat"), pilot_for=flight.pilot)
+    node = start_node(MemoryTransport("microsim", (), Bus()), microsim.load_scenario("flat"))
+    node.runner.steer(flight.pilot)
     flight.attach(node.runner)
     node.runner.pause(True)
     node.runner.hand_out(node.sim.step(0))
     node.runner.step(200)
     first = node.sim.digest()
-    node.reset()
+    node.runner.reset()
     node.runner.step(200)
     assert node.sim.digest() == first
-    node.load(microsim.load_scenario(scenario(robots={"drone": bare(start={"map_pose": {"x": 9, "y": 9, "z": 5}})})))
+    node.runner.load(
+        microsim.load_scenario(scenario(robots={"drone": bare(start={"map_pose": {"x": 9, "y": 9, "z": 5}})}))
+    )
     node.runner.step(20)
-    assert node.runner.pilot is None
+    assert not node.runner.pilots
     assert flight.facts()["undecided"] == 4
 
 
