@@ -1,9 +1,10 @@
-"""The node `microsim`: a running simulation on a transport. `start_node` makes one from the user's options."""
+"""The node `microsim`: a running simulation on a transport. `read_start` reads what the user set for it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -335,14 +336,29 @@ class Lateness:
         return {f"lateness_ms_{name}": f"{1e3 * late[round(share * last)]:.3f}" for name, share in shares.items()}
 
 
-def start_node(
-    transport: Transport,
-    scenario: Scenario | str | None,
-    seed: int | None = None,
-    rtf: float | None = None,
-    takes_inputs: bool = True,
-) -> MicroSimNode:
-    """Scenario < parameters from --ros-args < the arguments given here."""
+@dataclass(frozen=True)
+class NodeStart:
+    """What a node starts with: scenario < parameters from --ros-args < what else was given."""
+
+    transport: Transport
+    settings: ScenarioParameters
+    seed: int | None
+    rtf: float
+    stepping: Mapping[str, Any]
+    problems: Sequence[str]  # with parameters; they were logged
+
+    def join(self, runner: Runner, takes_inputs: bool = True) -> MicroSimNode:
+        """The node of a run of this scenario."""
+        node = MicroSimNode(self.transport, runner, self.settings, takes_inputs)
+        node.set_own(self.stepping)
+        for problem in self.problems:
+            runner.note("warn", problem)
+        return node
+
+
+def read_start(
+    transport: Transport, scenario: Scenario | str | None, seed: int | None = None, rtf: float | None = None
+) -> NodeStart:
     problems: list[str] = []
 
     def warn(text: str) -> None:
@@ -365,13 +381,16 @@ def start_node(
     chosen_rtf = own.get("real_time_factor", usual_rtf) if rtf is None else rtf
     if "stamped_cmd_vel" in own:
         settings.set_stamped(bool(own["stamped_cmd_vel"]))
-    sim = Simulation(settings.scenario, chosen_seed)
-    runner = Runner(sim, _number("real_time_factor", chosen_rtf))
-    node = MicroSimNode(transport, runner, settings, takes_inputs)
-    node.set_own({name: own[name] for name in _OF_STEPPING if name in own})
-    for problem in problems:
-        runner.note("warn", problem)
-    return node
+    stepping = {name: own[name] for name in _OF_STEPPING if name in own}
+    return NodeStart(transport, settings, chosen_seed, _number("real_time_factor", chosen_rtf), stepping, problems)
+
+
+def start_node(
+    transport: Transport, scenario: Scenario | str | None, seed: int | None = None, rtf: float | None = None
+) -> MicroSimNode:
+    """A run with nothing but its node."""
+    start = read_start(transport, scenario, seed, rtf)
+    return start.join(Runner(Simulation(start.settings.scenario, start.seed), start.rtf))
 
 
 def _apply(warn: Callable[[str], None], settings: ScenarioParameters, overrides: Mapping[str, Value]) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typing_extensions import TypedDict
 
-from microsim.cli.command import Command, JsonOption, argument, flag, option
+from microsim.cli.command import Command, JsonOption
 from microsim.cli.json_schemas import MessageOutput, NamesOutput
 from microsim.cli.live import (
     PANEL,
@@ -24,6 +24,7 @@ from microsim.cli.live import (
     yaml_text,
 )
 from microsim.cli.terminal import FAILED, GOOD
+from microsim.options import argument, flag, option
 
 action = typer.Typer(no_args_is_help=True, help="List actions of any ROS 2 network, and send goals.")
 

@@ -8,8 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
-from microsim.cli.command import Command, argument, flag, option
+from microsim.cli.command import Command
 from microsim.errors import MissingExtraError, UsageError, install_hint
+from microsim.options import argument, flag, option
 
 _HTTP = "Serve HTTP on this port of this machine instead of stdio; 0: any free port."
 _PLUGINS = "Let scenarios load plug-ins, which are code, from the folder."

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import typer
 from typing_extensions import NotRequired, TypedDict
 
-from microsim.cli.command import Command, JsonOption, argument
+from microsim.cli.command import Command, JsonOption
 from microsim.cli.live import PANEL, connected, json_text, yaml_text
 from microsim.cli.terminal import print_json
+from microsim.options import argument
 
 param = typer.Typer(no_args_is_help=True, help="List, get, set, describe and dump parameters of any ROS 2 node.")
 

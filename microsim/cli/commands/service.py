@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from microsim.cli.command import Command, JsonOption, argument, option, with_options
+from microsim.cli.command import Command, JsonOption, with_options
 from microsim.cli.json_schemas import MessageOutput, NamesOutput
 from microsim.cli.live import (
     PANEL,
@@ -19,6 +19,7 @@ from microsim.cli.live import (
     print_message,
     read_values,
 )
+from microsim.options import argument, option
 
 service = typer.Typer(no_args_is_help=True, help="List and call services of any ROS 2 network.")
 COMMAND = Command(service, panel=PANEL, position=352, json={"list": NamesOutput, "call": MessageOutput})

@@ -6,8 +6,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from microsim.cli.command import Command, PilotOption, argument, option, seconds, seed_value
+from microsim.cli.command import Command, seconds, seed_value
 from microsim.errors import UsageError, unknown
+from microsim.missions.attachment import PilotOption
+from microsim.options import argument, option
 
 if TYPE_CHECKING:
     from microsim.runner import Pilot
@@ -65,9 +67,9 @@ def _draw(scenario: str, at_s: float, out: Path, seed: int | None, with_pilot: b
 
 
 def _prepared(name: str, seed: int | None, with_pilot: bool) -> tuple[Simulation, Pilot | None]:
-    from microsim.cli.commands.demo import load_demo
     from microsim.missions.demo_pilot import DemoPilot
     from microsim.paths import demo_names, scenario_names
+    from microsim.shipped import load_demo
     from microsim.simulation import Simulation
 
     if name in demo_names():

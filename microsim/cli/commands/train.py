@@ -8,19 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from typing_extensions import TypedDict
 
-from microsim.cli.command import (
-    WORLD_THREADS,
-    Command,
-    QuietOption,
-    ResultJsonOption,
-    WorldThreadsOption,
-    argument,
-    option,
-    seed_value,
-)
+from microsim.cli.command import WORLD_THREADS, Command, QuietOption, ResultJsonOption, WorldThreadsOption, seed_value
 from microsim.cli.precompile import compiling
-from microsim.cli.terminal import GOOD, Interrupts, check_can_write, interrupts_end_the_run, note, print_json, tell
+from microsim.cli.terminal import GOOD, Interrupts, interrupts_end_the_run, note, print_json, tell
 from microsim.errors import UsageError
+from microsim.options import argument, check_can_write, option
 
 if TYPE_CHECKING:
     from microsim.learning.learning_curve import Progress

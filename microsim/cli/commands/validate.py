@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 from typing_extensions import NotRequired, TypedDict
 
-from microsim.cli.command import Command, JsonOption, PluginsOption, argument
+from microsim.cli.command import Command, JsonOption, PluginsOption
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import GOOD, WRONG_INPUT, print_json
 from microsim.errors import MicroSimError, Problem, ScenarioError
+from microsim.options import argument
 from microsim.registry import code_only_from
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from microsim.attachment import Moving
 from microsim.engine.schedule import Input
 from microsim.errors import MicroSimError, UsageError
 from microsim.messages.outbox import Message
@@ -179,25 +180,6 @@ class Ring:
             sim.restore(now)
 
 
-class Moving(Protocol):
-    """A recorded run that can be moved to any of its ticks."""
-
-    last: int
-
-    @property
-    def ignored(self) -> int: ...  # recorded inputs that were not taken, so far
-
-    @property
-    def span(self) -> tuple[int, int]: ...
-
-    @property
-    def room(self) -> int: ...
-
-    def __call__(self, messages: Sequence[Message]) -> None: ...
-
-    def move(self, tick: int, hand_out: Callable[[Sequence[Message]], None]) -> None: ...
-
-
 class Recorded:
     """The timeline of a replay: all of it can be shown, by running to it."""
 
@@ -205,7 +187,7 @@ class Recorded:
         self.runner, self._replay = runner, replay
         self._ignored = 0
         self.waits = False  # for the first page
-        runner.pilots.append(self)
+        runner.steer(lambda sim: self)
 
     @property
     def span(self) -> tuple[int, int]:

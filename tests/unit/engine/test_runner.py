@@ -8,7 +8,8 @@ import pytest
 
 import microsim
 from microsim.errors import UsageError
-from microsim.runner import COLUMNS, STALL_S, Pacer, Runner, Telemetry, TelemetryError, Watcher
+from microsim.recording.telemetry import COLUMNS, Telemetry, TelemetryError
+from microsim.runner import STALL_S, Pacer, Runner, Watcher
 
 DT = 1.0 / 60.0
 

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from microsim.cli import app
-from microsim.cli.run_parts import resume
 from microsim.errors import UsageError
 from microsim.messages.outbox import Message
+from microsim.recording.attachment import resume
 from microsim.recording.bag_io import open_bag
 from microsim.recording.state_file import SnapshotError, save_state
 from microsim.runner import Runner
