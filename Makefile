@@ -4,6 +4,7 @@ DURATION ?= 60
 SCENARIO ?= showcase
 DEMO     ?= oval
 WORKERS  ?= 2
+BUSY     ?= 4
 ARGS     ?=
 
 SUPPORTED := python3 python3.11 python3.12 python3.13 python3.10
@@ -22,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run demo test quick test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 interop learning packaging dist hooks clean distclean
+.PHONY: help setup run demo test test-loaded quick test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 interop learning packaging dist hooks clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +36,9 @@ demo: $(READY)-view ## See a demo in the browser, and drive (DEMO=oval ARGS=)
 
 test: $(READY)-dev ## Run the fast tests (ARGS= goes to pytest)
 	@$(BIN)/python -m pytest -n $(WORKERS) $(FAST) $(ARGS)
+
+test-loaded: $(READY)-dev ## Run the fast tests beside busy processes: none may depend on time (BUSY=4 ARGS=)
+	@$(BIN)/python -m tests.loaded $(BUSY) $(FAST) $(ARGS)
 
 quick: $(READY)-dev ## Run a representative part of the tests, in under a minute
 	@$(BIN)/python -m pytest -q -n $(WORKERS) $(FAST) $(QUICK) $(ARGS)

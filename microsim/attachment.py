@@ -41,28 +41,31 @@ Kind = TypeVar("Kind", bound="Attachment")
 
 
 class NoOptions(NamedTuple):
-    """Of an attachment that always joins."""
+    """Of an attachment that always joins a command."""
 
 
 class Attachment:
     """Something that joins a run, with the options that the user gave.
 
-    `attach` is what most of them write. One is made for every run of its commands, with the defaults of its options
-    where none was given, and then attaches nothing.
+    It joins a run where one of its options was given; where its command is among `always`, or it has no options there,
+    in any case. `attach` is what most of them write.
     """
 
     name: ClassVar[str]
-    options: ClassVar[type[Any]] = NoOptions  # a `NamedTuple`, see `microsim.options`
-    commands: ClassVar[tuple[str, ...]] = ("run", "replay", "demo")  # that it joins
+    options: ClassVar[type[Any] | Mapping[str, type[Any]]] = NoOptions  # a `NamedTuple`, or one for each command
+    commands: ClassVar[tuple[str, ...]] = ("run", "replay", "demo")  # that it joins, if `options` does not name them
+    always: ClassVar[tuple[str, ...]] = ()  # commands that it joins without any of its options, too
     position: ClassVar[int] = 1000  # prepares and attaches in this order, and leaves in the opposite one
     rehearsal: str = ""  # names what `rehearse` compiles; empty: nothing
 
     def __init__(self, given: Any = None) -> None:
-        self.given: Any = type(self).options() if given is None else given
+        self.given: Any = NoOptions() if given is None else given
 
     @classmethod
     def options_for(cls, command: str) -> type[Any] | None:
         """The options that a command gets from it; None: it does not join that command."""
+        if isinstance(cls.options, Mapping):
+            return cls.options.get(command)
         return cls.options if command in cls.commands else None
 
     @property

@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from microsim.errors import PluginError
-from microsim.paths import data_folder
+from microsim.paths import data_folder, located
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -155,7 +155,7 @@ def _check_trust(folder: Path) -> None:
 
 def plugin_files(folders: Folders) -> Iterator[Path]:
     for folder in folders:
-        yield from sorted((data_folder() / folder).glob("*.py"))  # an absolute folder stays what it is
+        yield from sorted(located(folder, data_folder()).glob("*.py"))
 
 
 def _load_entry(entry: EntryPoint) -> Any:

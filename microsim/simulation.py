@@ -36,6 +36,7 @@ from microsim.outputs.message_faults import MessageFaults
 from microsim.outputs.own_topics import own_topics
 from microsim.scenario import Scenario, live_changes, load_scenario
 from microsim.scenario.live_changes import Entity
+from microsim.scenario.loading import at_seed
 from microsim.scenario.randomised import draw
 from microsim.scenario.scene import build_world, checked_number, checked_packet, checked_seed, faults_in_ticks
 
@@ -45,6 +46,11 @@ END_OF_TIME_NS = 2**31 * NS_PER_S  # seconds in stamps are int32
 @cache
 def _state_type(model: str, fields: tuple[str, ...]) -> Any:
     return namedtuple(f"{model.title().replace('_', '')}State", fields)
+
+
+def _layout_of(scenario: Scenario) -> tuple[Any, ...]:
+    """What makes the world and may differ from seed to seed, or by entities."""
+    return scenario.obstacles, scenario.features, scenario.world_seed
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,9 @@ class Simulation:
     """
 
     def __init__(self, scenario: Scenario | str | Path | Mapping[str, Any], seed: int | None = None) -> None:
-        self.scenario = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
+        written = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
+        self._next_seed = checked_seed(written.seed if seed is None else seed)
+        self.scenario = at_seed(written, self._next_seed)
         self.initial_scenario = self.scenario  # which entities there are after a reset
         self.world: World = build_world(self.scenario)
         self._written_world = self.world
@@ -85,7 +93,6 @@ class Simulation:
         self._assigned = self.listen()
         self._is_deaf = False
         self._shared: dict[Any, Any] = {}  # what sensors keep from reset to reset
-        self._next_seed = checked_seed(self.scenario.seed if seed is None else seed)
         self.reset()
 
     def __repr__(self) -> str:
@@ -158,11 +165,15 @@ class Simulation:
         return self._schedule.radio
 
     def reset(self, seed: int | None = None) -> None:
-        """Back to tick 0: fresh noise, empty queues, zero commands and counters, entities as first; or another seed."""
-        if seed is not None:
-            self._next_seed = checked_seed(seed)
-        self._seed = self._next_seed
-        self._use(live_changes.at_start(self.initial_scenario, self.scenario))
+        """Back to tick 0: fresh noise, empty queues, zero commands and counters, entities as first; or another seed.
+
+        With another seed, what generators make without a seed of their own is another world. ScenarioError where a
+        robot cannot start in it: then nothing changes.
+        """
+        wanted = self._next_seed if seed is None else checked_seed(seed)
+        start = at_seed(live_changes.at_start(self.initial_scenario, self.scenario), wanted)
+        self._seed = self._next_seed = wanted
+        self._use(start)
         self._draw()
         self.counters.clear()
         self._outbox = Outbox(digest_chain)
@@ -222,6 +233,7 @@ class Simulation:
 
         What makes the world (map, features, physics_hz) and the models and odometry drift of robots stay.
         """
+        scenario = at_seed(scenario, self._seed)
         live_changes.check_change(self.scenario, scenario)
         self.follow(scenario)
         self.listeners.input(self.tick, Reconfiguration(scenario))
@@ -248,9 +260,11 @@ class Simulation:
         self._message_faults.recall(messages)
 
     def _use(self, scenario: Scenario) -> None:
-        if scenario.obstacles != self.scenario.obstacles:
-            self._written_world = build_world(scenario)
-        self.scenario = scenario
+        """In the world that the seed makes."""
+        before, self.scenario = self.scenario, at_seed(scenario, self._seed)
+        self.initial_scenario = at_seed(self.initial_scenario, self._seed)
+        if _layout_of(before) != _layout_of(self.scenario):
+            self._written_world = build_world(self.scenario)
 
     # ---- entities --------------------------------------------------------------------------------------------
 
@@ -279,7 +293,8 @@ class Simulation:
         self.reconfigure(scenario)
 
     def set_seed(self, seed: int) -> None:
-        """Takes effect at the next reset."""
+        """Takes effect at the next reset. ScenarioError where a robot cannot start in the world of that seed."""
+        at_seed(self.initial_scenario, checked_seed(seed))
         self._next_seed = checked_seed(seed)
 
     def step(self, ticks: int = 1) -> Messages:
@@ -468,6 +483,8 @@ class Simulation:
         """Continue as from the moment of the snapshot, bit for bit."""
         if not isinstance(snapshot, Snapshot):
             raise UsageError(f"expected what `snapshot` gave, found {type(snapshot).__name__}")
+        if snapshot.scenario.world_seed != self.scenario.world_seed:
+            self.reset(snapshot.seed)  # into its world
         if snapshot.scenario != self.scenario and live_changes.differ_in_entities(self.scenario, snapshot.scenario):
             self.follow(snapshot.scenario)
         if snapshot.scenario != self.scenario:

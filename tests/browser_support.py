@@ -139,7 +139,7 @@ class Run:
         died = self.process.poll()
         if died is None:
             self.process.terminate()
-        text, _ = self.process.communicate(timeout=30)
+        text, _ = self.process.communicate(timeout=120)
         errors = self.errors.read_text()
         assert not died, f"the run ended with {died} by itself:\n{errors}"
         assert "the page is gone" not in errors, errors
@@ -155,7 +155,7 @@ class Unmoved(HTTPRedirectHandler):
 def front_door(address: str, **headers: str) -> tuple[int, str]:
     """Status and where it leads."""
     try:
-        with build_opener(Unmoved).open(Request(address, headers=headers), timeout=20) as answer:
+        with build_opener(Unmoved).open(Request(address, headers=headers), timeout=120) as answer:
             return answer.status, ""
     except HTTPError as answer:
         return answer.code, answer.headers.get("Location", "")
@@ -169,7 +169,7 @@ def open_panels(address: str, origin: str | None = None) -> Any:
     return connect(
         f"ws://{site}{page}panels",
         origin=origin or f"http://{site}",
-        open_timeout=20,
+        open_timeout=120,
         close_timeout=0.2,
         ping_interval=None,
     )

@@ -63,8 +63,8 @@ class BatchSimulation:
     out where nobody looks. `threads` share the worlds among them.
 
     With `device="cuda"` (the extra `gpu`) worlds live on an NVIDIA GPU, and arrays are CuPy's, which torch, JAX and
-    others share without a copy. Where no GPU gives the CPU's bits, a warning says so and the CPU takes over; `device`
-    is the one in use.
+    others share without a copy. Where no GPU gives the CPU's bits, it is refused with the reason; `device="auto"` warns
+    and runs on the CPU. The attribute `device` is the one in use.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class BatchSimulation:
         self.tick[chosen] = 0
         if self._radio.is_used:
             self._radio.reset(self.loops.host(chosen).tolist())
-        self.ground.draw(chosen, drawn)
+        self._lay_out(chosen)
         self.contacts.touch[:, :, chosen] = 0
         for robot in self._robots.values():
             robot.reset(chosen, drawn)
@@ -156,6 +156,12 @@ class BatchSimulation:
         for sensor in self._sensors.values():
             sensor.sample(chosen, self.tick)
             sensor.finish(chosen, self.tick)
+
+    def _lay_out(self, worlds: Integers) -> None:
+        """What the seeds of these worlds decide about their ground."""
+        self.ground.draw(worlds, self.seeds[worlds])
+        if self.ground.is_generated:
+            self.contacts.show(self.ground.solids, self.ground.moved, self.ground.heights)
 
     def _run(self, ticks: int, is_sensing: bool) -> None:
         self._check_ticks(ticks)
@@ -314,7 +320,8 @@ class BatchSimulation:
 
     def memory_bytes(self) -> int:
         """Of all arrays that have an entry for each world, readings included."""
-        return sum(int(array.nbytes) for array, _ in self._arrays().values()) + self.tick.nbytes + self.seeds.nbytes
+        arrays = [array for array, _ in self._arrays().values()]
+        return sum(int(array.nbytes) for array in (*arrays, *self.ground.generated, self.tick, self.seeds))
 
     # ---- radio -----------------------------------------------------------------------------------------------
 
@@ -371,6 +378,8 @@ class BatchSimulation:
         if chosen.size != len(snapshot):
             raise UsageError(f"the snapshot has {len(snapshot)} worlds; {chosen.size} are to be restored")
         self.seeds[chosen] = snapshot.seeds
+        if self.ground.is_generated:
+            self._lay_out(chosen)
         for name, (array, axis) in self._arrays().items():
             array[(slice(None),) * axis + (self._beside(array, chosen),)] = snapshot.arrays[name]
         for name, sensor in self._sensors.items():
@@ -419,6 +428,7 @@ class BatchSimulation:
             self.n,
             None if ground.is_shared else ground.moved,
             self.loops.array,
+            ground.is_generated,
         )
 
     def _make_sensors(self, wanted: Iterable[str] | None) -> dict[str, SensorColumns]:

@@ -10,9 +10,9 @@ from microsim.batch import camera_kernels as row
 from microsim.batch.batch_columns import Integers
 from microsim.batch.cuda_camera import expose_loop, frame_loop, release_loop
 from microsim.batch.sensor_columns import SensorColumns
-from microsim.engine.calls import address_of
+from microsim.engine.compiled_tick import windows_table
 from microsim.engine.geometry import matrix_from_rpy
-from microsim.engine.output_table import WINDOW_COLUMNS
+from microsim.engine.records import address_of
 from microsim.engine.world import PALETTE
 from microsim.outputs.sensor_outputs import latency_of
 from microsim.render.image_noise import blur_weights
@@ -40,7 +40,7 @@ class CameraColumns(SensorColumns):
         self._camera = address_of(self._keep(self._row))
 
     def _keep(self, values: Any) -> Any:
-        self._arrays.append(self.loops.array(values))
+        self._arrays.append(self.loops.table(values) if values.dtype.names else self.loops.array(values))
         return self._arrays[-1]
 
     def _fill(self, **columns: Any) -> None:
@@ -58,7 +58,7 @@ class CameraColumns(SensorColumns):
         self._queue: Integers = xp.zeros((self.n, 2), np.int64)  # the first frame that is on its way, and how many are
         self._latency_keys: Integers = xp.zeros(self.n, np.int64)
         silent, fails = self.windows("silence"), self.windows("fail")
-        windows = self._keep(np.array([*silent, *fails], np.float64).reshape(-1, WINDOW_COLUMNS))
+        windows = self._keep(windows_table([*silent, *fails]))
         self._latency = latency.mean_ms, latency.jitter_ms, latency.drop_probability, latency.physics_hz
         self._fill(ROBOT=self.robot.fleet, SCENE=ground.scene, KEYS=self.keys, LATENCY_KEYS=self._latency_keys)
         self._fill(SAMPLED_AT=self.sampled_at, DROPPED=self.dropped, READINGS=self.readings)

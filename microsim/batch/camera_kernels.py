@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 
 from microsim.batch.batch_columns import Array
-from microsim.engine import calls, motion, noise, output_table
+from microsim.engine import calls, compiled_tick, motion, noise
 from microsim.engine.calls import FLEET_COLUMNS, STATE, STATE_ROWS, WIDTH, Rows
 from microsim.engine.compiled import kernel
+from microsim.engine.compiled_tick import WINDOW
 from microsim.engine.geometry import Grid, ground_height
 from microsim.engine.motion import FIELDS
-from microsim.engine.output_table import WINDOW_COLUMNS
 from microsim.engine.pipeline import delay_of
+from microsim.engine.records import records_at
 from microsim.render.drawing import draw_row
 from microsim.render.image_noise import Sums as Words
 from microsim.render.image_noise import blur_in_column, blur_in_row, gain_of
@@ -53,7 +54,7 @@ _words_at, _word_grid_at, _float_grid_at = calls.words_at, calls.word_grid_at, c
 _byte_grid_at, _scene_at = calls.byte_grid_at, calls.scene_at
 _room = calls.room
 _observe_one, _place_of, _turned_by = motion.observe_one, motion.place_of, motion.turned_by
-_is_within, _uniforms = output_table.is_within, noise.uniforms
+_is_within, _uniforms, _windows_at = compiled_tick.is_within, noise.uniforms, records_at(WINDOW)
 
 
 @kernel
@@ -75,7 +76,7 @@ def expose(camera: int, w: int, now: int) -> None:
     """Let a camera of world w see what it sees at a tick of its trigger, as `pipeline.Delayed` does."""
     row = _integers_at(camera, CAMERA_COLUMNS)
     numbers, queue = _floats_at(row[NUMBERS], NUMBER_COUNT), _integers_at(row[QUEUE] + 16 * w, 2)
-    windows = _float_grid_at(row[WINDOWS], row[FAILS], WINDOW_COLUMNS)
+    windows = _windows_at(row[WINDOWS], row[FAILS])
     key = _integers_at(row[LATENCY_KEYS], w + 1)[w]
     delay = delay_of(numbers[LATENCY], numbers[LATENCY + 1], numbers[LATENCY + 2], numbers[LATENCY + 3], key, now)
     if delay >= 0 and _is_within(windows, 0, row[SILENT], now):

@@ -11,10 +11,6 @@ import numpy.typing as npt
 from microsim.batch import kernels
 from microsim.batch.batch_columns import Array, Integers
 from microsim.engine.calls import (
-    MOTION,
-    READING,
-    Rows,
-    address_of,
     advance_address,
     advance_many_address,
     sample_address,
@@ -22,6 +18,7 @@ from microsim.engine.calls import (
 )
 from microsim.engine.contact_tables import marks_for
 from microsim.engine.noise import stream_keys
+from microsim.engine.records import Records, address_of
 
 if TYPE_CHECKING:
     from microsim.batch.batch_ground import Ground
@@ -42,6 +39,10 @@ class HostLoops:
     def array(self, values: npt.NDArray[Any]) -> Any:
         """The array in the memory of this device."""
         return values
+
+    def table(self, records: Records) -> Any:
+        """The rows in the memory of this device, from where kernels read them by address."""
+        return records
 
     def host(self, array: Any) -> npt.NDArray[Any]:
         """The array in the memory of the CPU."""
@@ -78,10 +79,18 @@ class HostLoops:
     def settle(self, robot: RobotColumns, worlds: Integers) -> None:
         """Lay robots that were put somewhere onto the slope there."""
         ground, put = robot.ground, np.ascontiguousarray(robot.state[:, worlds])
-        grid = (ground.elevation, ground.cell, ground.west, ground.south)
+        place, parameters = (ground.cell, ground.west, ground.south), robot.parameters[:, worlds]
         assert robot.model.settle is not None
-        robot.model.settle(put, np.ascontiguousarray(robot.parameters[:, worlds]), *grid)
-        robot.state[:, worlds] = put
+        if ground.elevation.ndim == 2:
+            robot.model.settle(put, np.ascontiguousarray(parameters), ground.elevation, *place)
+            robot.state[:, worlds] = put
+            return
+        for index, world in enumerate(worlds.tolist()):
+            one = np.ascontiguousarray(put[:, index : index + 1])
+            robot.model.settle(
+                one, np.ascontiguousarray(parameters[:, index : index + 1]), ground.elevation[world], *place
+            )
+            robot.state[:, world : world + 1] = one
 
     def lay_out(self, ground: Ground, worlds: Integers, keys: Integers) -> None:
         scene, tables = address_of(ground.scene), (ground.table, ground.starts, ground.chances)
@@ -99,18 +108,8 @@ class HostLoops:
         return offsets
 
     def sense(self, sensor: KernelColumns, calls: Calls, worlds: Integers, tick: Integers) -> None:
-        rows = self._with_own_room(sensor, calls.rows)
-        kernels.sense(rows, calls.steps, sensor.robot.fleet, worlds, tick, sensor.window_rows)
-
-    def _with_own_room(self, sensor: KernelColumns, rows: Rows) -> Rows:
-        """The calls with room to work in that threads do not share; it is kept until this thread's next call."""
-        mine, motion = rows.copy(), np.zeros(sensor.motion_size)
-        sensor.room.motion = motion
-        mine[:, MOTION] = address_of(motion)
-        if sensor.is_rounded:
-            sensor.room.numbers = np.zeros((1, sensor.reading_size))
-            mine[:, READING] = address_of(sensor.room.numbers)
-        return mine
+        tables = calls.rows_at, calls.steps_at, len(calls.kernels)
+        kernels.sense(*tables, sensor.robot.fleet, worlds, tick, sensor.windows_at, sensor.window_count)
 
     def sincos(self, angles: Array, sines: Array, cosines: Array) -> None:
         kernels.sincos_each(angles, sines, cosines)

@@ -11,10 +11,11 @@ import numpy as np
 from microsim.batch.batch_columns import Array, Integers, shared
 from microsim.batch.batch_ground import Ground
 from microsim.batch.kernels import GAP, HIGH, HOW, IS_DRAWN, IS_GROUND_BOUND, LOW, POSE
-from microsim.engine.calls import Rows, address_of
+from microsim.engine.calls import Rows
 from microsim.engine.components import Airflow
 from microsim.engine.noise import stream_keys
 from microsim.engine.random_layout import numbers_between
+from microsim.engine.records import address_of
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomised import is_limit, place_spans, start_stream, value_stream, with_value
 

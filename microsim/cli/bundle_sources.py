@@ -319,7 +319,7 @@ def route(options: RouteOptions) -> None:
     \b
     Examples:
       microsim bundle route my_town 0,0 120,40
-      microsim bundle route my_town 0,0 120,40 -o there.yaml
+      microsim bundle route my_town -18,-8 120,40 -o there.yaml
     """
     import numpy as np
 

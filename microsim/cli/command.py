@@ -17,6 +17,7 @@ import inspect
 import math
 import os
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -28,9 +29,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from microsim.cli import commands
-from microsim.cli.terminal import guarded_output, set_quiet
+from microsim.cli.terminal import guarded_output, set_quiet, warnings_as_sentences
 from microsim.errors import PluginError, UsageError
-from microsim.options import Option, Parser, argument, flag, option, options_in, simulated_time
+from microsim.options import Option, Parser, argument, flag, given, option, options_in, simulated_time
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -136,7 +137,7 @@ class Commands(TyperGroup):
         return list(self.commands)
 
     def invoke(self, ctx: Any) -> None:
-        with guarded_output():
+        with guarded_output(), warnings_as_sentences():
             code = super().invoke(ctx)
         raise typer.Exit(code or 0)
 
@@ -149,7 +150,35 @@ def _built(found: Mapping[str, Command]) -> dict[str, Any]:
         command.add_to(app, name)
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
+    _take_negative_numbers(group)
     return {name: group.commands[name] for name in sorted(found, key=lambda name: (found[name].position, name))}
+
+
+_NEGATIVE = re.compile(r"-\.?(\d|inf\b|nan\b)", re.IGNORECASE)
+
+
+def _take_negative_numbers(command: Any) -> None:
+    """`-18,-8` and `-1` are arguments of a command and of all below it: no option begins with a digit."""
+    for each in getattr(command, "commands", {}).values():
+        _take_negative_numbers(each)
+    if isinstance(command, TyperGroup):
+        return
+    make_parser = command.make_parser
+
+    def parser_of(ctx: Any) -> Any:
+        parser = make_parser(ctx)
+        as_option = parser._process_opts
+
+        def process(argument: str, state: Any) -> None:
+            if _NEGATIVE.match(argument):
+                state.largs.append(argument)
+            else:
+                as_option(argument, state)
+
+        parser._process_opts = process
+        return parser
+
+    command.make_parser = parser_of
 
 
 def json_outputs() -> dict[str, Any]:
@@ -251,12 +280,14 @@ def joined_by(
         known |= more
         parameters += [parameter.replace(name=prefix + parameter.name) for parameter in _parameters(group)]
 
-    def call(**given: Any) -> Any:
+    def call(**values: Any) -> Any:
         joined = []
         for prefix, (each, group) in groups.items():
-            own = {field[len(prefix) :]: value for field, value in given.items() if field.startswith(prefix)}
-            joined.append(each(_filled(group, own)))
-        return work(_filled(kind, given), tuple(joined))
+            own = {field[len(prefix) :]: value for field, value in values.items() if field.startswith(prefix)}
+            options = _filled(group, own)
+            if name in each.always or not options or given(options):
+                joined.append(each(options))
+        return work(_filled(kind, values), tuple(joined))
 
     left_out = {option: each.without_value for option, each in known.items() if each.without_value is not None}
     return _named_like(work, call, parameters), left_out

@@ -24,17 +24,30 @@ from numba.np.arrayobj import populate_array
 
 from microsim.engine.compiled import cached_cfunc, kernel
 from microsim.engine.geometry import Array, Grid
+from microsim.engine.records import ADDRESS, INT, RANGE, SPAN, VEC3, address_of, floats_in, record, record_at
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 
-# columns of a sensor's call; its own arguments, then where the engine finds what it fills into `MOTION`
-FUNCTION, SETTINGS, SETTINGS_SIZE, MOTION, MOTION_SIZE, MEMORY, MEMORY_SIZE, SCENE, WORLD = range(9)
-TABLE, TABLE_SIZE, KEY, TICK, READING, READING_SIZE = range(9, 15)
-SEEN, STRIDE, MOUNT, FIRST_JUMP, END_JUMP = range(15, 20)
-CALL_COLUMNS = 20
+# A call of a sensor's kernel: what it is given, then where the engine finds what it fills into `motion`.
+CALL = record(
+    function=ADDRESS,  # compiled, and called with the address of this row
+    settings=SPAN,
+    motion=SPAN,
+    memory=SPAN,
+    scene=ADDRESS,
+    world=INT,
+    table=SPAN,
+    key=INT,
+    tick=INT,
+    reading=SPAN,
+    seen=ADDRESS,  # the robot's motion, or its column of the state
+    stride=INT,  # [numbers] from one of that column to the next; 0: it is a motion
+    mount=VEC3,  # [m]
+    jumps=RANGE,  # windows of time
+)
 
-# A sensor in many worlds: `MOTION` is the address of a block, its columns are worlds, its rows the numbers of a motion,
-# then settings, memory and reading, as many as there are at most. `KEY` and `TICK` are addresses of a block's own.
+# A sensor in many worlds: `motion` is a block, its columns are worlds, its rows the numbers of a motion,
+# then settings, memory and reading, as many as there are at most. `key` and `tick` are addresses of a block's own.
 BLOCK = 64  # columns
 BLOCK_ROWS = 16, 8, 8  # for settings, memory, reading
 MANY_SETTINGS = 33  # after the rows of a motion
@@ -43,7 +56,7 @@ MANY_READING = MANY_MEMORY + BLOCK_ROWS[1]
 MANY_ROWS = MANY_READING + BLOCK_ROWS[2]
 
 # columns of a fleet's call
-STATE, STATE_ROWS, WIDTH, BEGIN, END, COMMAND, INPUTS, PARAMETERS, PARAMETER_ROWS, PARAMETER_STEP = range(1, 11)
+FUNCTION, STATE, STATE_ROWS, WIDTH, BEGIN, END, COMMAND, INPUTS, PARAMETERS, PARAMETER_ROWS, PARAMETER_STEP = range(11)
 KEYS, FLEET_SCENE, FLEET_WORLD, FLEET_TICK, TICKS, FLEET_SEEN = range(11, 17)
 MANY, TRACE, TRACE_WIDTH = range(
     17, 20
@@ -79,11 +92,7 @@ TRACE_X, TRACE_Y, TRACE_Z, FARTHEST = range(4)
 TRACE_ROWS = 4
 
 
-def address_of(array: Any) -> int:
-    """Of a NumPy array, or of one in a GPU's memory. A caller that puts an address into a row keeps the array alive."""
-    there: Any = getattr(array, "__cuda_array_interface__", None)
-    return int(array.ctypes.data if there is None else there["data"][0])
-
+call_at = record_at(CALL)
 
 if _IS_PLAIN:
 
@@ -218,7 +227,7 @@ def scene_at(address: int, world: int, table: Array) -> Scene:
     """The scene of a row that `scene_row` wrote."""
     row, numbers = integers_at(address, SCENE_COLUMNS), floats_at(address, SCENE_COLUMNS)
     return Scene(
-        float_grid_at(row[_ELEVATION], row[_ELEVATION + 1], row[_ELEVATION + 2]),
+        float_grid_at(row[_ELEVATION] + world * row[_ELEVATION + 3], row[_ELEVATION + 1], row[_ELEVATION + 2]),
         byte_grid_at(row[_SURFACE], row[_SURFACE + 1], row[_SURFACE + 2]),
         byte_grid_at(row[_CLEARANCE] + world * row[_CLEARANCE + 3], row[_CLEARANCE + 1], row[_CLEARANCE + 2]),
         byte_grid_at(row[_FOOTING] + world * row[_FOOTING + 3], row[_FOOTING + 1], row[_FOOTING + 2]),
@@ -240,9 +249,13 @@ def scene_row(
     dt: float,
     plane: Array,
 ) -> Rows:
-    """clearances and footings (n, ny, nx) or (1, ny, nx); origin: cell size, west, south [m]. Keeps nothing alive."""
+    """origin: cell size, west, south [m]. Keeps nothing alive.
+
+    Grids are (n, ny, nx), or (1, ny, nx) where worlds share one; elevation and surface also (ny, nx).
+    """
     row: Rows = np.zeros(SCENE_COLUMNS, np.int64)
-    row[_ELEVATION : _ELEVATION + 4] = address_of(elevation), *elevation.shape, 0
+    row[_ELEVATION : _ELEVATION + 3] = address_of(elevation), *elevation.shape[-2:]
+    row[_ELEVATION + 3] = elevation.strides[0] if elevation.ndim == 3 and elevation.shape[0] > 1 else 0
     row[_SURFACE : _SURFACE + 4] = address_of(surface), *surface.shape, 0
     for place, grids in ((_CLEARANCE, clearances), (_FOOTING, footings)):
         step = 0 if grids.shape[0] == 1 else grids.strides[0]
@@ -258,28 +271,28 @@ kernel_called: Any = None  # stands for a kernel in the functions below
 
 
 def _sample_entry(address: int) -> None:
-    row = integers_at(address, CALL_COLUMNS)
+    call = call_at(address)
     kernel_called(
-        floats_at(row[SETTINGS], row[SETTINGS_SIZE]),
-        floats_at(row[MOTION], row[MOTION_SIZE]),
-        floats_at(row[MEMORY], row[MEMORY_SIZE]),
-        scene_at(row[SCENE], row[WORLD], floats_at(row[TABLE], row[TABLE_SIZE])),
-        row[KEY],
-        row[TICK],
-        floats_at(row[READING], row[READING_SIZE]),
+        floats_in(call.settings),
+        floats_in(call.motion),
+        floats_in(call.memory),
+        scene_at(call.scene, call.world, floats_in(call.table)),
+        call.key,
+        call.tick,
+        floats_in(call.reading),
     )
 
 
 def _sample_many_entry(address: int) -> None:
-    row = integers_at(address, CALL_COLUMNS)
-    block = float_grid_at(row[MOTION], MANY_ROWS, BLOCK)
+    call = call_at(address)
+    block = float_grid_at(call.motion.address, MANY_ROWS, BLOCK)
     kernel_called(
         block[MANY_SETTINGS:MANY_MEMORY],
         block[:MANY_SETTINGS],
         block[MANY_MEMORY:MANY_READING],
-        scene_at(row[SCENE], row[WORLD], floats_at(row[TABLE], row[TABLE_SIZE])),
-        integers_at(row[KEY], BLOCK),
-        integers_at(row[TICK], BLOCK),
+        scene_at(call.scene, call.world, floats_in(call.table)),
+        integers_at(call.key, BLOCK),
+        integers_at(call.tick, BLOCK),
         block[MANY_READING:],
     )
 
@@ -409,16 +422,13 @@ def _skipped(address: int) -> None:
 def _address(function: Callable[..., None], entry: Callable[[int], None]) -> int:
     """A compiled function that calls this kernel. Its code is the entry's; only the kernel it names differs.
 
-    It passes for a function of the kernel's file, so that numba keeps it on disk beside the kernel.
+    It has a name of its own: functions of one name that were compiled in two processes could be taken for each other.
     """
     if not _IS_PLAIN and not hasattr(function, "py_func"):
         function = kernel(function)  # a plug-in's author left the decorator out
+    made = FunctionType(entry.__code__, {**globals(), "kernel_called": function})
     form = getattr(function, "py_func", function)
-    name = f"{form.__qualname__}_entry"
-    source = form.__code__
-    code = entry.__code__.replace(co_name=name, co_filename=source.co_filename, co_firstlineno=source.co_firstlineno)
-    made = FunctionType(code, {**globals(), "kernel_called": function}, name)
-    made.__qualname__, made.__module__ = name, form.__module__
+    made.__qualname__, made.__module__ = f"{form.__qualname__}{entry.__name__}", form.__module__
     return _registered(made)
 
 

@@ -33,7 +33,8 @@ IS_GROUND_BOUND, MINDS_CELLS = 1, 2  # flags; ZEROED and KEPT have a bit for eac
 ROBOTS, COUNT, BODIES, SCRATCH, MARKS, TOUCH, WORDS, WIDTH, SCENE = range(9)
 SOLIDS, SOLID_COUNT, PLACES, PLACES_STEP, KINDS, KINDS_ROWS, KINDS_COLUMNS = range(9, 16)
 TRIANGLES, BUCKETS, ITEMS, MESH_FACTS, RULES, EVENT_LIST, HEIGHTS = range(16, 23)
-TABLE_COLUMNS = 23
+SOLIDS_STEP, HEIGHTS_STEP = range(23, 25)  # bytes from one world's to the next; 0: shared
+TABLE_COLUMNS = 25
 STOPS_ALL, HAS_BODIES = 1, 2  # bits of RULES
 
 # numbers that are kept of a robot during a tick: pose and velocity before it, rows that stay, pose now

@@ -20,6 +20,7 @@ from microsim.engine.contact_rows import (
     HALF_Y,
     HAS_BODIES,
     HEIGHTS,
+    HEIGHTS_STEP,
     HERE,
     IS_ROUND,
     ITEMS,
@@ -38,6 +39,7 @@ from microsim.engine.contact_rows import (
     SOLID_COLUMNS,
     SOLID_COUNT,
     SOLIDS,
+    SOLIDS_STEP,
     STOPS_ALL,
     TALL,
     TRIANGLES,
@@ -113,22 +115,22 @@ def _past_solids(t: Rows, r: int, world: int, scratch: Array, marks: Integers, l
     x, y, reach = _reach(scratch, r, body)
     if _is_among_free_cells(scene, x, y, reach):
         return limit
-    solids = _float_grid_at(t[SOLIDS], t[SOLID_COUNT], SOLID_COLUMNS)
+    solids = _float_grid_at(t[SOLIDS] + world * t[SOLIDS_STEP], t[SOLID_COUNT], SOLID_COLUMNS)
     places = _float_grid_at(t[PLACES] + world * t[PLACES_STEP], t[SOLID_COUNT], 3)
     thing = _room(BOX_NUMBERS)
     for k in range(t[SOLID_COUNT]):
         beside = abs(places[k, 0] - x) >= reach + solids[k, HALF_X]
         if beside or abs(places[k, 1] - y) >= reach + solids[k, HALF_Y] or places[k, 2] == 0.0:
             continue
-        kind = _put_solid(t, scene, solids[k], places[k], thing)
+        kind = _put_solid(t, world, scene, solids[k], places[k], thing)
         limit = _touch(t, r, world, kind, thing, AN_OBSTACLE, scratch, marks, limit)
     return limit
 
 
 @kernel
-def _put_solid(t: Rows, scene: Scene, solid: Array, place: Array, thing: Array) -> int:
+def _put_solid(t: Rows, world: int, scene: Scene, solid: Array, place: Array, thing: Array) -> int:
     """A solid as a thing that bodies meet; gives its kind. What stands on the ground reaches under it."""
-    lowest = _floats_at(t[HEIGHTS], 2)[LOWEST]
+    lowest = _floats_at(t[HEIGHTS] + world * t[HEIGHTS_STEP], 2)[LOWEST]
     ground = _ground_height(scene.elevation, scene.cell, place[0] - scene.west, place[1] - scene.south)
     base = (ground if ground == ground else lowest) + solid[BASE]
     top = base + solid[TALL]

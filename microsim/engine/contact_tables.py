@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from microsim.engine.bodies import Body
-from microsim.engine.calls import FLEET_COLUMNS, STATE, Rows, address_of, contact_address
+from microsim.engine.calls import FLEET_COLUMNS, STATE, Rows, contact_address
 from microsim.engine.components import RobotModel
 from microsim.engine.contact_rows import (
     A_MESH,
@@ -29,6 +29,7 @@ from microsim.engine.contact_rows import (
 from microsim.engine.contacts import buckets_for, remember_now, settle_now
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.mesh_buckets import MeshBuckets, mesh_buckets
+from microsim.engine.records import address_of
 from microsim.engine.world import World, footprint, lacks_ground
 
 
@@ -58,8 +59,11 @@ class Contacts:
         worlds: int | None = None,
         places: Array | None = None,
         device: Callable[[Any], Any] = lambda array: array,
+        has_own_solids: bool = False,
     ) -> None:
         """`worlds`: how many a batch has. places (worlds, solids, 3): x, y of obstacles and whether they are there.
+
+        `has_own_solids`: worlds have other obstacles each; `show` brings them, and the ground they stand on.
 
         `device` brings an array to where the robots' states are.
         """
@@ -77,7 +81,8 @@ class Contacts:
         self._events: Integers = np.zeros(1 + 3 * EVENTS, np.int64)
         has_mesh = world.mesh is not None and len(world.mesh.triangles) > 0
         is_looking = bool(bodies) and any(not mover.model.minds_cells for mover in movers)
-        solids = _solids_of(world) if is_looking else (np.zeros((0, SOLID_COLUMNS)),) * 2
+        self._shows_own = is_looking and has_own_solids
+        solids = solids_of(world) if is_looking else (np.zeros((0, SOLID_COLUMNS)),) * 2
         self._solids, self._places = map(device, solids)
         if places is not None and len(self._solids):
             self._places = places
@@ -85,20 +90,28 @@ class Contacts:
         self._mesh = (
             [] if mesh is None else [device(each) for each in (mesh.triangles, mesh.starts, mesh.items, mesh.facts)]
         )
-        self._kinds, self._heights = device(world.derived(_kinds_of)), device(_heights_of(world))
-        self._scene, self._is_single = scene, worlds is None
-        self.table: Rows = device(self._table(bool(bodies), stops_all))
+        self._kinds, self._heights = device(world.derived(_kinds_of)), device(heights_of(world))
+        self._scene, self._is_single, self._device = scene, worlds is None, device
+        self._rules = STOPS_ALL * stops_all + HAS_BODIES * bool(bodies)
+        self.table: Rows = device(self._table())
 
-    def _table(self, has_bodies: bool, stops_all: bool) -> Rows:
+    def show(self, solids: Array, places: Array, heights: Array) -> None:
+        """Of each world: (worlds, solids, 5) as `solids_of` gives them, (worlds, solids, 3), (worlds, 2)."""
+        if self._shows_own:
+            self._solids, self._places, self._heights = solids, places, heights
+            self.table[...] = self._device(self._table())
+
+    def _table(self) -> Rows:
         at, triangles = address_of, [address_of(each) for each in self._mesh] or [0, 0, 0, 0]
         step = self._places.strides[0] if self._places.ndim == 3 else 0
+        solids_step = self._solids.strides[0] if self._solids.ndim == 3 else 0
+        heights_step = self._heights.strides[0] if self._heights.ndim == 2 else 0
         return np.array(
             [
                 at(self._robots), len(self.names), at(self._bodies), at(self._scratch), at(self._marks), at(self.touch),
-                self.words, self.touch.shape[2], at(self._scene), at(self._solids), len(self._solids),
+                self.words, self.touch.shape[2], at(self._scene), at(self._solids), self._solids.shape[-2],
                 at(self._places), step, at(self._kinds), *self._kinds.shape, *triangles,
-                STOPS_ALL * stops_all + HAS_BODIES * has_bodies, at(self._events) if self._is_single else 0,
-                at(self._heights),
+                self._rules, at(self._events) if self._is_single else 0, at(self._heights), solids_step, heights_step,
             ],
             np.int64,
         )  # fmt: skip
@@ -173,7 +186,8 @@ def _robot_row(mover: Mover) -> list[int]:
     return [address_of(state) + 8 * mover.column, state.shape[1], flags, *masks]
 
 
-def _solids_of(world: World) -> tuple[Array, Array]:
+def solids_of(world: World) -> tuple[Array, Array]:
+    """(solids, 5) and (solids, 3) of its obstacles: what they are, and where they are."""
     rows, places = [], []
     for shape in world.obstacles:
         is_round, half_x, half_y = footprint(shape)
@@ -194,7 +208,8 @@ def _kinds_of(world: World) -> Grid:
     return kinds
 
 
-def _heights_of(world: World) -> Array:
+def heights_of(world: World) -> Array:
+    """(2,): above the first [m] there is no obstacle, below the second no ground."""
     known = world.elevation[np.isfinite(world.elevation)] if world.obstacles else np.zeros(0)
     lowest, highest = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
     tallest = max((shape.base_m + shape.height_m for shape in world.obstacles), default=-math.inf)

@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine.bodies import Body
-from microsim.engine.calls import FLEET_COLUMNS, Rows, address_of, advance_address, scene_row
+from microsim.engine.calls import FLEET_COLUMNS, Rows, advance_address, scene_row
 from microsim.engine.components import CONTACTS, YAW, RobotModel, X, Y, Z
 from microsim.engine.contact_tables import Contacts, Mover
 from microsim.engine.exact import wrap_angle
 from microsim.engine.fleet_loops import COPIED, COPY_COLUMNS, look, move, move_and_copy
 from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, Motion
+from microsim.engine.records import address_of
 from microsim.engine.world import World
 
 

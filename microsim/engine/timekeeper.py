@@ -31,7 +31,7 @@ class Clock:
 
     @property
     def is_simple(self) -> bool:
-        """Whether `output_table.time_ns` can compute it in 64 bits."""
+        """Whether `compiled_tick.time_ns` can compute it in 64 bits."""
         return self._is_simple
 
     def time_ns(self, tick: int) -> int:

@@ -26,9 +26,7 @@ class Foxglove(Attachment):
 
     def prepare(self, plan: Plan) -> None:
         if self.given.foxglove is None:
-            if self.given.foxglove_host is not None:
-                raise UsageError("--foxglove-host needs --foxglove")
-            return
+            raise UsageError("--foxglove-host needs --foxglove")
         from microsim.foxglove.transport import FoxgloveTransport
 
         network = plan.find(Network)
@@ -36,9 +34,11 @@ class Foxglove(Attachment):
         host = self.given.foxglove_host or "127.0.0.1"
         quiet = ["--disable-stdout-logs"] if network.transports else []
         arguments = ["--ros-args", *(each for each in plan.ros_args if each != "--ros-args"), *quiet]
-        live = FoxgloveTransport(host, self.given.foxglove, arguments)
-        network.join(live, plan)
-        print(f"Foxglove: open a connection to ws://{host}:{live.server.port}", file=sys.stderr, flush=True)
+
+        def opened(port: int) -> None:
+            print(f"Foxglove: open a connection to ws://{host}:{port}", file=sys.stderr, flush=True)
+
+        network.join(FoxgloveTransport(host, self.given.foxglove, arguments, opened), plan)
 
 
 ATTACHMENT = Foxglove

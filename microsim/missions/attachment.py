@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from microsim.attachment import Attachment, Hint, NoOptions, Plan, Run, shell_command
 from microsim.ci_reports import CiCase, ReportOptions
@@ -39,14 +39,12 @@ class MissionRun(Attachment):
     """The mission of a run; scenario, seed, duration and gates are the mission's unless others were given."""
 
     name, options, commands, position = "mission", MissionOptions, ("run",), 10
-    mission: Mission | None = None
+    mission: Mission
 
     def prepare(self, plan: Plan) -> None:
         report = self.given.report
         if self.given.mission is None:
-            if given(report):
-                raise UsageError(f"{given(report)[0]} reports on a mission: add --mission FILE")
-            return
+            raise UsageError(f"{given(report)[0]} reports on a mission: add --mission FILE")
         if "--from-state" in plan.given:
             raise UsageError(_NEEDS_START)
         report.check()
@@ -63,9 +61,6 @@ class MissionRun(Attachment):
 
     @contextmanager
     def attach(self, run: Run) -> Iterator[None]:
-        if self.mission is None:
-            yield
-            return
         flight = Flight(self.mission, run)
         run.title = self.mission.name
         yield
@@ -74,8 +69,7 @@ class MissionRun(Attachment):
 
     @contextmanager
     def rehearse(self, run: Run) -> Iterator[None]:
-        if self.mission is not None:
-            Flight(self.mission, run)
+        Flight(self.mission, run)
         yield
 
     def _judge(self, flight: Flight, run: Run) -> None:
@@ -175,16 +169,10 @@ class SimplePilot(Attachment):
     """The pilot of `--demo`; in a demo it moves the robots of scenarios and worlds that the page loads."""
 
     name, position = "pilot", 11
-
-    @classmethod
-    def options_for(cls, command: str) -> type[Any] | None:
-        return {"run": PilotOptions, "demo": NoOptions}.get(command)
+    options: ClassVar[Any] = {"run": PilotOptions, "demo": NoOptions}
 
     @contextmanager
     def attach(self, run: Run) -> Iterator[None]:
-        if self.given == PilotOptions():
-            yield
-            return
         self._steer(run)
         if run.plan.command == "demo":
             yield
@@ -201,8 +189,7 @@ class SimplePilot(Attachment):
 
     @contextmanager
     def rehearse(self, run: Run) -> Iterator[None]:
-        if self.given != PilotOptions():
-            self._steer(run)
+        self._steer(run)
         yield
 
     def _steer(self, run: Run) -> None:

@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine.calls import address_of, sample_address
+from microsim.engine.calls import sample_address
+from microsim.engine.compiled_tick import Call, CompiledOutput, Slot, Window, is_computable
 from microsim.engine.components import FixedMount
 from microsim.engine.faults import Health, TimedFault, of_target
 from microsim.engine.geometry import Array, matrix_from_rpy, rpy_from_matrix
 from microsim.engine.late_readings import MOST_WAITING, LateReadings, most_waiting
 from microsim.engine.noise import stream_key
-from microsim.engine.output_table import Call, CompiledOutput, Slot, Window, is_computable
 from microsim.engine.pipeline import Delayed, Latency
+from microsim.engine.records import address_of
 from microsim.errors import PluginError
 from microsim.faults import FAULTS
 from microsim.messages import Prepared, encoders, is_known

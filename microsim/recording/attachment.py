@@ -8,11 +8,12 @@ from contextlib import closing, contextmanager
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from microsim.attachment import Attachment, Hint, Plan, Run, shell_command
 from microsim.errors import MicroSimError, UsageError, os_errors
 from microsim.options import given, option, simulated_time, size
+from microsim.paths import with_name_of_its_own
 
 if TYPE_CHECKING:
     from microsim.recording.recorder import Recorder
@@ -68,15 +69,12 @@ class Recording(Attachment):
     """A recording of the run, and snapshots of its end."""
 
     name, position = "recording", 40
+    options: ClassVar[Any] = {"run": RecordingOptions, "demo": DemoRecordingOptions}
 
     def __init__(self, given: Any = None) -> None:
         super().__init__(given)
         self._wishes = self.given if isinstance(self.given, RecordingOptions) else RecordingOptions(*self.given)
         self.rehearsal = "recorded" if self._wishes.record is not None else ""
-
-    @classmethod
-    def options_for(cls, command: str) -> type[Any] | None:
-        return {"run": RecordingOptions, "demo": DemoRecordingOptions}.get(command)
 
     def prepare(self, plan: Plan) -> None:
         if self._wishes.record is not None:
@@ -116,8 +114,12 @@ class Recording(Attachment):
     @property
     def _states(self) -> Path:
         """Where snapshots go."""
-        folder = self._wishes.record
-        return Path("microsim_states") if folder is None else folder.with_name(f"{folder.name}_states")
+        if self._wishes.record is None:
+            return Path("microsim_states")
+        folder = with_name_of_its_own(self._wishes.record)
+        if not folder.name:
+            raise UsageError(f"--record: expected the name of a folder, found {folder}")
+        return folder.with_name(f"{folder.name}_states")
 
     def _history(self) -> History | None:
         if self._wishes.history is None:
@@ -158,14 +160,11 @@ class ReplayRecording(Attachment):
     name, options, commands, position = "recording of a replay", ReplayRecordingOptions, ("replay",), 40
 
     def prepare(self, plan: Plan) -> None:
-        if self.given.record is not None and "--from" in plan.given:
+        if "--from" in plan.given:
             raise UsageError("a recording begins at the start: leave out --from")
 
     @contextmanager
     def attach(self, run: Run) -> Iterator[None]:
-        if self.given.record is None:
-            yield
-            return
         from microsim.recording.bag_io import OwnBag, open_bag
         from microsim.recording.recorder import Recorder
         from microsim.recording.verify import recorded_options
@@ -230,15 +229,12 @@ class TelemetryFile(Attachment):
 
     def prepare(self, plan: Plan) -> None:
         path, scenario = self.given.telemetry, plan.scenario
-        is_file = path is not None and isinstance(scenario, str) and scenario and Path(scenario).exists()
+        is_file = isinstance(scenario, str) and scenario and Path(scenario).exists()
         if is_file and path.exists() and path.samefile(str(scenario)):
             raise UsageError(f"telemetry would overwrite the scenario {path}; give another file to --telemetry")
 
     @contextmanager
     def attach(self, run: Run) -> Iterator[None]:
-        if self.given.telemetry is None:
-            yield
-            return
         from microsim.recording.telemetry import Telemetry
 
         with closing(Telemetry(self.given.telemetry)) as telemetry:
@@ -271,9 +267,7 @@ class SavedState(Attachment):
     def prepare(self, plan: Plan) -> None:
         file = self.given.from_state
         if file is None:
-            if self.given.plugins:
-                raise UsageError("--plugins is for --from-state; a scenario names its folders under `plugins:`")
-            return
+            raise UsageError("--plugins is for --from-state; a scenario names its folders under `plugins:`")
         for name in plan.given:
             if name in ("SCENARIO", "--seed", "--world", "--robots", "--inject", "--lockstep"):
                 raise UsageError(f"--from-state uses the scenario and seed of the file: leave out {name}")
@@ -289,10 +283,9 @@ class SavedState(Attachment):
     @contextmanager
     def attach(self, run: Run) -> Iterator[None]:
         file = self.given.from_state
-        if file is not None:
-            run.begin.append(lambda: resume(file, run.runner))
-            run.results["from_state"] = str(file)
-            run.lines.append(f"  resumed     from {file}")
+        run.begin.append(lambda: resume(file, run.runner))
+        run.results["from_state"] = str(file)
+        run.lines.append(f"  resumed     from {file}")
         yield
 
 

@@ -24,10 +24,11 @@ from microsim.messages.inputs.drive_commands import ACKERMANN_FIELDS
 from microsim.messages.inputs.set_pose import take_pose
 from microsim.messages.topics import TOPICS
 from microsim.messages.types import ENCAPSULATION
+from microsim.paths import located
 from microsim.recording.bag_model import BagError
 from microsim.robots.robot import ROBOTS
 from microsim.scenario import Scenario, load_scenario
-from microsim.scenario.files import located
+from microsim.scenario.loading import at_seed
 from microsim.sensors import SENSORS
 from microsim.simulation import Reconfiguration, Simulation
 
@@ -44,6 +45,21 @@ def packed(scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
         block["file"] = f"{kind}-{hashlib.sha256(content).hexdigest()[:16]}{path.suffix}"
         files[block["file"]] = content
     return data, files
+
+
+def made_by_generators(scenario: Scenario) -> list[Any]:
+    """What they make of the scenario's own seed: of the code of a generator, all that matters. Nothing without any."""
+    written = at_seed(scenario, scenario.seed)
+    if written.layout is None:
+        return []
+    data = written.written_out().to_dict()
+    return [data[key] for key in written.layout.written]
+
+
+def packed_as_run(scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """As `packed`, in the world of the run, which needs no generator's code."""
+    data, files = packed(scenario.written_out())
+    return {**data, "seed": scenario.world_seed}, files
 
 
 def _blocks_with_files(data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

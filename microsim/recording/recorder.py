@@ -24,10 +24,11 @@ from microsim.errors import MicroSimError, UsageError, os_errors, there_are
 from microsim.listening import Listener
 from microsim.messages.outbox import DIGEST_BYTES, STAMP_AND_LENGTH, Message, name_in_transcript
 from microsim.messages.topics import DEFAULT_QOS, Qos
+from microsim.paths import with_name_of_its_own
 from microsim.recording.bag_io import BagWriter, RecordOptions
 from microsim.recording.bag_model import FORMAT, BagChannel, BagError, BagFacts, fits, qos_text, repairs
 from microsim.recording.chunk_assembly import Assembly, ChannelNames, Disk, Portion
-from microsim.recording.inputs import as_text, encoded, input_topics, packed, plugin_hashes
+from microsim.recording.inputs import as_text, encoded, input_topics, packed_as_run, plugin_hashes
 from microsim.runner import Runner
 from microsim.scenario import Scenario
 from microsim.simulation import Reconfiguration, Simulation
@@ -249,7 +250,8 @@ class Recorder:
         """Beside those of earlier runs, and of earlier recordings."""
         if not self.folders:
             return self.folder
-        names = (self.folder.with_name(f"{self.folder.name}_run{number}") for number in count(len(self.folders) + 1))
+        first = with_name_of_its_own(self.folder)
+        names = (first.with_name(f"{first.name}_run{number}") for number in count(len(self.folders) + 1))
         return next(folder for folder in names if not folder.exists())
 
     def _let_go(self) -> None:
@@ -273,7 +275,7 @@ class Recorder:
         return BagFacts(start, {}, files)
 
     def _packed(self, scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
-        return packed(scenario)
+        return packed_as_run(scenario)
 
     def _writer_to(self, folder: Path, facts: BagFacts) -> BagWriter:
         return BagWriter(folder, facts, self.options, self._create)

@@ -23,7 +23,7 @@ from microsim.engine.schedule import Command, Teleport, Transmission
 from microsim.errors import MicroSimError, UsageError, os_errors
 from microsim.messages.outbox import Message
 from microsim.recording.bag_model import BagError
-from microsim.recording.inputs import changed_plugins, packed, plugin_hashes, unpacked
+from microsim.recording.inputs import changed_plugins, made_by_generators, packed, plugin_hashes, unpacked
 from microsim.runner import Runner
 from microsim.scenario import Scenario
 from microsim.sensors.plugin import PluginMemory
@@ -49,7 +49,8 @@ def fingerprint(scenario: Scenario) -> str:
     """SHA-256 of a scenario, with its files and plug-ins by content, wherever they are."""
     data, files = packed(scenario)  # names of files have the hash of the content in them
     data["plugins"] = plugin_hashes(scenario)
-    return hashlib.sha256(json.dumps([data, sorted(files)], sort_keys=True).encode()).hexdigest()
+    made = made_by_generators(scenario)
+    return hashlib.sha256(json.dumps([data, sorted(files), *made], sort_keys=True).encode()).hexdigest()
 
 
 def save_state(path: Path, snapshot: Snapshot) -> None:

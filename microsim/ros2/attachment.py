@@ -16,7 +16,7 @@ from microsim.errors import MicroSimError, UsageError
 from microsim.options import option
 
 if TYPE_CHECKING:
-    from microsim.ros2.microsim_node import NodeStart
+    from microsim.ros2.microsim_node import MicroSimNode, NodeStart
     from microsim.ros2.transport import Kind, Transport
 
 AUTO = "auto"  # of --lockstep
@@ -51,8 +51,8 @@ class NetworkOptions(NamedTuple):
 class Network(Attachment):
     """The transport of the run, and the gates at which it waits for nodes."""
 
-    name, commands, position = "network", ("run",), 20
-    options: ClassVar[type[Any]] = NetworkOptions
+    name, always, position = "network", ("run",), 20
+    options: ClassVar[Any] = {"run": NetworkOptions}
     transports: list[Transport]
 
     def __init__(self, given: Any = None) -> None:
@@ -113,7 +113,8 @@ class ReplayNetworkOptions(NamedTuple):
 class ReplayNetwork(Network):
     """The transport of a replay."""
 
-    name, options, commands = "network of a replay", ReplayNetworkOptions, ("replay",)
+    name, always = "network of a replay", ("replay",)
+    options: ClassVar[Any] = {"replay": ReplayNetworkOptions}
     proposes_gates = False
 
     def prepare(self, plan: Plan) -> None:
@@ -135,12 +136,9 @@ class NodeOptions(NamedTuple):
 class Node(Attachment):
     """The node `microsim`, if there is a transport for it."""
 
-    name, options, position = "node", NodeOptions, 29
+    name, always, position = "node", ("run",), 29
+    options: ClassVar[Any] = {"run": NodeOptions, "replay": NoOptions, "demo": NoOptions}
     _start: NodeStart | None = None
-
-    @classmethod
-    def options_for(cls, command: str) -> type[Any] | None:
-        return NodeOptions if command == "run" else NoOptions
 
     def prepare(self, plan: Plan) -> None:
         network = plan.find(Network)
@@ -155,22 +153,33 @@ class Node(Attachment):
 
     @contextmanager
     def attach(self, run: Run) -> Iterator[None]:
-        from microsim.ros2.gate_state import propose
-        from microsim.ros2.node_process import start_nodes
-
         network = run.plan.find(Network)
         node = None
         if self._start is not None:
             node = self._start.join(run.runner, run.plan.takes_inputs)
             run.logs_warnings = False
         with ExitStack() as stack:
-            if run.plan.takes_inputs:
-                start_nodes(getattr(self.given, "with_node", None), node, run.runner, stack)
-            proposes = network is not None and network.proposes_gates
-            proposal = propose(node, run.console.is_json) if proposes else None
+            self._start_nodes(node, run, stack)
+            proposal = None
+            if network is not None and network.proposes_gates:
+                from microsim.ros2.gate_state import propose
+
+                proposal = propose(node, run.console.is_json)
             yield
         if proposal is not None and not run.error:
             print(proposal.block() or "# no node sent anything that the simulation takes: start yours, and try again")
+
+    def _start_nodes(self, node: MicroSimNode | None, run: Run, stack: ExitStack) -> None:
+        """What `--with` says; without it, refuse faults that need it."""
+        command = getattr(self.given, "with_node", None)
+        if command is not None:
+            from microsim.ros2.node_process import start_nodes
+
+            start_nodes(command, node, run.runner, stack)
+        elif run.plan.takes_inputs:
+            from microsim.scenario.fault_models import refuse_faults
+
+            refuse_faults("a run without --with COMMAND", run.sim.scenario, "node")
 
 
 ATTACHMENT = (Network, ReplayNetwork, Node)

@@ -21,6 +21,7 @@ from microsim.ros2.sim_services import MAX_STEPS, SimServices, SimulationInterfa
 from microsim.ros2.transport import MissingTypeError, Parameter, Publisher, Transport, Value
 from microsim.runner import Runner, Watcher
 from microsim.scenario import Scenario, load_scenario
+from microsim.scenario.loading import at_seed
 from microsim.simulation import Simulation
 
 _MOST_WAITING = 10_000  # inputs for the next tick, while the run is paused
@@ -236,7 +237,7 @@ class MicroSimNode:
     def _at_reset(self, start: Scenario) -> Scenario:
         """With the parameters that were set for this reset."""
         self.settings.follow(start)
-        if refusal := self.settings.use_pending():
+        if refusal := self.settings.use_pending(self.sim.next_seed):
             self.warn(f"what was set for this reset no longer fits and is not used: {refusal}")
         self._is_resetting = True
         return self.settings.scenario
@@ -302,6 +303,8 @@ class MicroSimNode:
         for topic in str(changes.get("step_waits_for", "")).split():
             if topic not in self._heard:
                 raise UsageError(unknown("no input topic", repr(topic), topic, sorted(self._heard)))
+        if "seed" in changes:
+            at_seed(self.sim.initial_scenario, int(changes["seed"]))  # where a robot cannot start, nothing is set
 
     def set_own(self, changes: Mapping[str, Any]) -> None:
         self._check_own(changes)

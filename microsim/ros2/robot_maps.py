@@ -231,7 +231,9 @@ def read_grey(file: Path) -> tuple[npt.NDArray[np.uint16], int]:
     except UnidentifiedImageError:
         message = f"{file}: expected a grey PGM image (P5 or P2); convert other formats to PGM"
         raise MapError(Problem(message)) from None
-    except (Image.DecompressionBombError, OSError, ValueError, SyntaxError, OverflowError, MemoryError) as error:
+    except MemoryError:
+        raise MapError(Problem(f"{file}: does not fit into memory")) from None
+    except (Image.DecompressionBombError, OSError, ValueError, SyntaxError, OverflowError) as error:
         raise MapError(Problem(f"{file}: not a readable PGM image: {error}")) from None
     return np.clip(pixels, 0, white).astype(np.uint16), white
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from microsim import messages as wire
 from microsim.documents.yaml_text import read_yaml
 from microsim.engine.timekeeper import NS_PER_S
-from microsim.errors import MicroSimError, did_you_mean
+from microsim.errors import MicroSimError, ScenarioError, did_you_mean
 from microsim.messages import fill
 from microsim.messages.topics import Qos
 from microsim.paths import scenario_names, world_names
@@ -88,7 +88,11 @@ class SimServices:
         response.success, response.message = True, "paused" if request.data else "running"
 
     def _on_set_seed(self, request: Any, response: Any) -> None:
-        self._node.sim.set_seed(int(request.data))
+        try:
+            self._node.sim.set_seed(int(request.data))
+        except ScenarioError as error:
+            response.success, response.message = False, str(error)
+            return
         response.success, response.message = True, f"seed {int(request.data)} takes effect at the next reset"
 
     def _on_step(self, ticks: int, response: Any) -> None:

@@ -12,7 +12,7 @@ from microsim.engine.world import CLASS_NAMES, FIRST_OBJECT, FIRST_OBSTACLE, FIR
 from microsim.errors import UsageError, unknown
 from microsim.robots.robot import Robot
 from microsim.scenario.bundles import bundle_of
-from microsim.scenario.loading import load_scenario
+from microsim.scenario.loading import reloaded
 from microsim.scenario.models import Scenario
 from microsim.scenario.scene import build_world
 from microsim.scenario.world_models import OBSTACLES, Box, Cylinder
@@ -76,12 +76,12 @@ def with_entity(scenario: Scenario, name: str, block: Any) -> Scenario:
     if name in entities_of(scenario):
         raise UsageError(f"there is already an entity {name!r}")
     given = dict(block) if isinstance(block, Mapping) else block.model_dump(by_alias=True, exclude_unset=True)
-    data = scenario.to_dict()
+    data = scenario.written_out().to_dict()
     if given.get("type") in OBSTACLES:
         data["obstacles"] = [*data["obstacles"], {**given, "name": name}]
     else:
         data["robots"] = {**data["robots"], name: given}
-    return load_scenario(data)
+    return reloaded(data, scenario)
 
 
 def without_entity(scenario: Scenario, name: str) -> Scenario:
@@ -89,18 +89,19 @@ def without_entity(scenario: Scenario, name: str) -> Scenario:
     found = entities_of(scenario)
     if name not in found:
         raise UsageError(unknown("there is no entity", repr(name), name, found))
-    data = scenario.to_dict()
+    data = scenario.written_out().to_dict()
     if name in scenario.robots:
         del data["robots"][name]
         data["faults"] = [each for each in data["faults"] if not each["target"].startswith(f"{name}/")]
     else:
         data["obstacles"] = _named(found, {name: None})
-    return load_scenario(data)
+    return reloaded(data, scenario)
 
 
 def with_obstacle_at(scenario: Scenario, name: str, center: tuple[float, float, float]) -> Scenario:
     found = entities_of(scenario)
-    return load_scenario({**scenario.to_dict(), "obstacles": _named(found, {name: center})})
+    data = {**scenario.written_out().to_dict(), "obstacles": _named(found, {name: center})}
+    return reloaded(data, scenario)
 
 
 def _named(entities: Mapping[str, Entity], moved: Mapping[str, tuple[float, float, float] | None]) -> list[Model]:
@@ -117,7 +118,8 @@ def at_start(first: Scenario, now: Scenario) -> Scenario:
     robots = {name: _kept(robot, now.robots.get(name)) for name, robot in first.robots.items()}
     if first.obstacles == now.obstacles and robots == now.robots:
         return now
-    return now.model_copy(update={"robots": robots, "obstacles": first.obstacles, "faults": first.faults})
+    lists = {"obstacles": first.obstacles, "features": first.features, "faults": first.faults}
+    return now.model_copy(update={"robots": robots, **lists}).with_world_seed(first._world_seed, first._layout)
 
 
 def _kept(first: Robot, now: Robot | None) -> Robot:

@@ -15,6 +15,7 @@ from microsim.documents.values import Model, show
 from microsim.documents.yaml_text import Path as KeyPath
 from microsim.documents.yaml_text import dotted
 from microsim.errors import BundleError, Problem, ScenarioError, UsageError, unknown
+from microsim.paths import portable
 from microsim.robots.robot import Robot
 from microsim.scenario.bundles import (
     WorldBundle,
@@ -32,16 +33,16 @@ from microsim.scenario.files import (
     find_scenario,
     in_order,
     locate,
-    portable,
     read_file,
     read_text,
     search_folders,
+    warn_of_angles,
 )
-from microsim.scenario.models import Scenario
-from microsim.scenario.plugins import Generated, insert, prepare
+from microsim.scenario.models import MAX_NAME, Scenario
+from microsim.scenario.plugins import Generated, insert, laid_out, prepare
 from microsim.scenario.randomised import check_randomize
 from microsim.scenario.scene import build_world, elevation, obstacle_shape, read_elevation
-from microsim.scenario.world_models import Box, Cylinder, ElevationFile, Map
+from microsim.scenario.world_models import Box, Cylinder, ElevationFile, HillsElevation, Map
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,6 +64,42 @@ def load_scenario(source: str | Path | Mapping[str, Any] | Scenario) -> Scenario
     if isinstance(source, Mapping):
         return _Loading(_plain(source), None, Places()).run()
     raise ScenarioError(Problem(f"expected the name of a scenario, a path or a dict, found {type(source).__name__}"))
+
+
+def reloaded(data: Mapping[str, Any], before: Scenario) -> Scenario:
+    """What became of a scenario's data; what is generated stays that of the run."""
+    return _Loading(_plain(data), None, Places(), before._world_seed).run()
+
+
+def follows_seed(scenario: Scenario) -> bool:
+    """Whether another seed has another world."""
+    return has_wild_hills(scenario) or (scenario.layout is not None and scenario.layout.follows_seed)
+
+
+def has_wild_hills(scenario: Scenario) -> bool:
+    """Whether there are hills without a seed of their own."""
+    hills = scenario.map.elevation
+    return scenario.world is None and isinstance(hills, HillsElevation) and hills.seed is None
+
+
+def at_seed(scenario: Scenario, seed: int) -> Scenario:
+    """The scenario in the world that a run with this seed has; ScenarioError where a robot cannot start in it."""
+    if seed == scenario.world_seed or not follows_seed(scenario):
+        return scenario
+    layout = scenario.layout
+    made = scenario.with_world_seed(seed, scenario._layout)
+    if layout is not None and layout.follows_seed:
+        made = laid_out(made, layout.written, seed)
+    found = check_starts(made, elevation(made)) if made.world is None else check_bundle_starts(made)
+    problems = [Problem(f"seed {seed}: {message}", dotted(path)) for message, path in found]
+    if problems:
+        raise ScenarioError(problems)
+    return made
+
+
+def _name_of(file: Path) -> str:
+    """Of a scenario that does not name itself: that of its file, in text that can be sent."""
+    return file.resolve().stem.encode(errors="replace").decode()[:MAX_NAME]
 
 
 def _plain(value: Any, path: KeyPath = ()) -> Any:
@@ -88,8 +125,9 @@ def _plain(value: Any, path: KeyPath = ()) -> Any:
 class _Loading:
     """The steps from data to a scenario; each adds the problems it finds."""
 
-    def __init__(self, data: Any, file: Path | None, places: Places) -> None:
+    def __init__(self, data: Any, file: Path | None, places: Places, world_seed: int | None = None) -> None:
         self.data = data
+        self.world_seed = world_seed
         self.file = file
         self.places = places
         self.folders = search_folders(file)
@@ -100,12 +138,13 @@ class _Loading:
     def run(self) -> Scenario:
         self.top_level()
         plugin_folders = self.plugin_folders()
-        data, generated, found = prepare(self.in_world(self.data), plugin_folders)
+        data, generated, found = prepare(self.named(self.in_world(self.data)), plugin_folders)
         self.problems += [self.places.problem(*each) for each in found]
         scenario = self.validated(data, plugin_folders, generated)
         self.stop_if_wrong()
         assert scenario is not None
-        scenario = insert(scenario, generated)
+        warn_of_angles(scenario, self.places, generated.original)
+        scenario = insert(scenario.with_world_seed(self.world_seed), generated)
         self.starts(scenario)
         self.problems += [self.places.problem(*found) for found in (*check_randomize(scenario), *check_chaos(scenario))]
         self.stop_if_wrong()
@@ -188,6 +227,10 @@ class _Loading:
             )
         self.world = WorldBundle(path=portable_path, sha256=found)
         return with_bundle(data, self.bundle)
+
+    def named(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """With the name of the file, if neither the data nor the world that they name has one."""
+        return data if self.file is None else {"name": _name_of(self.file), **data}
 
     def elevation_alone(self) -> None:
         """Something else is wrong; report problems of the elevation file together with it."""
@@ -357,7 +400,7 @@ def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
     document = {"chaos": None, **scenario.to_dict()}  # which is not written where there is none
     for path, value in changes.items():
         _write(document, path, copy.deepcopy(value))
-    return load_scenario(document)
+    return reloaded(document, scenario)
 
 
 def full_path(scenario: Scenario, path: str) -> str:

@@ -18,7 +18,7 @@ from microsim.errors import MicroSimError, UsageError
 from microsim.messages.outbox import Message
 from microsim.missions import Mission, MissionPilot, load_mission
 from microsim.missions.mission_file import RadioAction, RobotExpectation
-from microsim.recording.inputs import packed, plugin_hashes, unpacked
+from microsim.recording.inputs import made_by_generators, packed, plugin_hashes, unpacked
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.loading import with_values
 from microsim.simulation import Simulation
@@ -276,7 +276,7 @@ def scenario_content(scenario: Scenario) -> str:
     data["plugins"] = []
     if data.get("world"):
         data["world"]["path"] = ""  # its hash is another key
-    return content_of([data, plugin_hashes(scenario)])
+    return content_of([data, plugin_hashes(scenario), *made_by_generators(scenario)])
 
 
 def mission_data(mission: Mission) -> dict[str, Any]:

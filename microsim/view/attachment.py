@@ -6,7 +6,7 @@ import sys
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from microsim.attachment import Attachment, Hint, Plan, Run, shell_command
 from microsim.errors import UsageError
@@ -41,16 +41,12 @@ class DemoPageOptions(NamedTuple):
 class Page(Attachment):
     """The web viewer."""
 
-    name, position = "page", 50
-
-    @classmethod
-    def options_for(cls, command: str) -> type[Any] | None:
-        return {"run": PageOptions, "replay": PageOptions, "demo": DemoPageOptions}.get(command)
+    name, always, position = "page", ("demo",), 50
+    options: ClassVar[Any] = {"run": PageOptions, "replay": PageOptions, "demo": DemoPageOptions}
 
     @property
     def is_requested(self) -> bool:
-        given = self.given
-        return not given.no_view if isinstance(given, DemoPageOptions) else given != PageOptions()
+        return not getattr(self.given, "no_view", False)
 
     @property
     def given_names(self) -> list[str]:
@@ -104,7 +100,8 @@ class DashboardOptions(NamedTuple):
 class LiveDashboard(Attachment):
     """The dashboard, if there is a terminal for it and no page."""
 
-    name, options, commands, position = "dashboard", DashboardOptions, ("run",), 60
+    name, options, position = "dashboard", {"run": DashboardOptions}, 60
+    always = ("run",)
 
     @contextmanager
     def attach(self, run: Run) -> Iterator[None]:

@@ -29,7 +29,7 @@ class TrainOptions(NamedTuple):
         int | None, option("--seed N", "Seed of weights, exploration and worlds.", parser=seed_value, show_default="0")
     ] = None
     threads: WorldThreadsOption = WORLD_THREADS
-    device: Annotated[str, option("--device DEVICE", "Device of worlds and network: cpu or cuda.")] = "cpu"
+    device: Annotated[str, option("--device DEVICE", "Device of worlds and network: cpu, cuda or auto.")] = "cpu"
     settings: Annotated[
         list[str] | None, option("--set NAME=VALUE", "A setting of the training, such as steps=1e6; repeatable.")
     ] = None

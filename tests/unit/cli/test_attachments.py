@@ -48,9 +48,6 @@ class Trace(Attachment):
 
     @contextmanager
     def attach(self, run: Run) -> Iterator[None]:
-        if self.given.trace is None:
-            yield
-            return
         runs = 1
 
         def write(messages: object) -> None:
@@ -308,8 +305,11 @@ def test_fields_of_the_same_name_in_two_attachments_are_kept_apart() -> None:
 
     work.__annotations__["options"] = Own
     call, _ = joined_by(work, kinds, "run")
-    call(**{name: place for place, name in enumerate(call.__signature__.parameters)})
-    assert got == [Own(0), One(1), Two(2)]
+    call(**{name: place for place, name in enumerate(call.__signature__.parameters, 10)})
+    assert got == [Own(10), One(11), Two(12)]
+    got.clear()
+    call(**{name: each.default for name, each in call.__signature__.parameters.items()})
+    assert got == [Own()]  # none of the others was requested
     assert Command(work).json is None
 
 

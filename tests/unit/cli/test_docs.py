@@ -70,7 +70,7 @@ def run_page(page: Path) -> None:
     finally:
         for process in background:
             process.terminate()
-            process.wait(30)
+            process.wait(120)
 
 
 def _run_blocks(page: Path, background: list[subprocess.Popen[bytes]]) -> None:

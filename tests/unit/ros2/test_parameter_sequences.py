@@ -82,7 +82,7 @@ def test_what_waits_for_a_reset_survives_entities_that_come_and_go() -> None:
     run.node.sim.spawn("far", {"model": "rover", "start": {"map_pose": {"x": 150, "y": 150}}})  # off the next map
     assert run.set({"drone.max_vx": 2.0}) == ""
     run.node.sim.delete("rover")
-    assert run.set({"rover.start.map_pose.x": 3.0}) == "the scenario 'default' has no rover.start.map_pose.x"
+    assert run.set({"rover.start.map_pose.x": 3.0}) == "the scenario 'unnamed' has no rover.start.map_pose.x"
     run.node.runner.reset()
     assert set(run.node.sim.robots) == {"drone", "rover"}
     assert {name: run.now[name] for name in PENDING} == PENDING
