@@ -246,7 +246,7 @@ class Run:
         try:
             with watched(begun, lambda: None):
                 self.runner.load(scenario)
-        except BaseException:
+        except BaseException:  # Ctrl-C too: what ran before continues
             self.chosen, self.title = before
             raise
 

@@ -257,7 +257,7 @@ class Runner:
             sim.listeners.add(listener)
         self.sim, self._counted = sim, 0
         self._begin_lap()
-        self._make_pilots()
+        self.make_pilots()
         self.listeners.restart(sim)
 
     def jump(self) -> None:
@@ -276,7 +276,8 @@ class Runner:
         self._makers.append(make)
         self.pilots += [pilot for pilot in [make(self.sim)] if pilot is not None]
 
-    def _make_pilots(self) -> None:
+    def make_pilots(self) -> None:
+        """Others, for the simulation as it is now."""
         made = [make(self.sim) for make in self._makers]
         self.pilots[:] = [pilot for pilot in made if pilot is not None]
 

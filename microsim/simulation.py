@@ -62,15 +62,21 @@ class Reconfiguration:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything that decides how a run continues. Made by `Simulation.snapshot`; belongs to that scenario."""
+    """Everything that decides how a run continues. Made by `Simulation.snapshot`.
 
-    scenario: Scenario
+    It belongs to simulations that began with the same scenario, whatever has been changed in them since.
+    """
+
+    initial_scenario: Scenario
+    scenario: Scenario  # with all changes up to then
     seed: int
     next_seed: int
     memory: Any
     digest: bytes
     unsent: tuple[bytes, ...]  # transcripts whose messages were not handed out
     counters: Mapping[str, int]
+    messages_sent: int
+    opening: bytes
 
 
 class Simulation:
@@ -235,29 +241,38 @@ class Simulation:
         """
         scenario = at_seed(scenario, self._seed)
         live_changes.check_change(self.scenario, scenario)
-        self.follow(scenario)
+        memory, sent = self._memory(), self.messages_sent
+        self._rebuild(scenario, self._seed)
+        self._recall(memory, sent)
         self.listeners.input(self.tick, Reconfiguration(scenario))
 
-    def follow(self, scenario: Scenario) -> None:
-        """As `reconfigure`, unchecked and unrecorded: for time travel. A scenario that cannot run changes nothing."""
-        memory, messages, physics = self._schedule.memory(), self._message_faults.memory(), self._schedule.physics
+    def _rebuild(self, scenario: Scenario, seed: int) -> None:
+        """Put the run together for a scenario and a seed; what it did is to be recalled. An error changes nothing."""
         outbox, before = self._outbox, dict(vars(self))
-        parts = outbox.sent, outbox.alter, dict(outbox.topics)
+        parts = outbox.alter, dict(outbox.topics)
         try:
-            outbox.sent = self.messages_sent
             outbox.topics.clear()
+            self._seed = seed
             self._use(scenario)
             self._draw()
             self._schedule = self._compose()
+            self._schedule.physics.continue_trace(before["_schedule"].physics)
         except BaseException:  # Ctrl-C too: the run continues as it was
             vars(self).update(before)
-            outbox.sent, outbox.alter, topics = parts
+            self._shared.clear()  # it may be of the other world
+            outbox.alter, topics = parts
             outbox.topics.clear()
             outbox.topics.update(topics)
             raise
-        self._schedule.physics.continue_trace(physics)
-        self._schedule.recall(memory)
+
+    def _memory(self) -> Any:
+        return (*self._schedule.memory(), self._message_faults.memory())
+
+    def _recall(self, memory: Any, messages_sent: int) -> None:
+        *schedule, messages = memory
+        self._schedule.recall(schedule)
         self._message_faults.recall(messages)
+        self._outbox.sent = messages_sent - self._schedule.tables.sent
 
     def _use(self, scenario: Scenario) -> None:
         """In the world that the seed makes."""
@@ -425,7 +440,7 @@ class Simulation:
         return _state_type(model.name, tuple(model.state))(*(values[row] for row in model.state.values()))
 
     def touching(self, robot: str) -> tuple[str, ...]:
-        """What a robot touches now: names of robots, `obstacle`, `mesh`, `map edge`, `missing ground`."""
+        """What a robot touches now: names of robots and obstacles, `mesh`, `map edge`, `missing ground`."""
         self.model(robot)
         contacts = self._schedule.physics.contacts
         return contacts.touched(contacts.names.index(robot))
@@ -470,35 +485,31 @@ class Simulation:
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
+            self.initial_scenario,
             self.scenario,
             self._seed,
             self._next_seed,
-            (*self._schedule.memory(), self._message_faults.memory()),
+            self._memory(),
             self._outbox.digest,
             tuple(tick for some in self._outbox.transcripts for tick in some.each()),
             dict(self.counters),
+            self.messages_sent,
+            self.opening,
         )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Continue as from the moment of the snapshot, bit for bit."""
+        """Continue as from the moment of the snapshot, bit for bit: with its seed, its entities and its settings."""
         if not isinstance(snapshot, Snapshot):
             raise UsageError(f"expected what `snapshot` gave, found {type(snapshot).__name__}")
-        if snapshot.scenario.world_seed != self.scenario.world_seed:
-            self.reset(snapshot.seed)  # into its world
-        if snapshot.scenario != self.scenario and live_changes.differ_in_entities(self.scenario, snapshot.scenario):
-            self.follow(snapshot.scenario)
-        if snapshot.scenario != self.scenario:
-            raise UsageError(
-                f"the snapshot is of scenario {snapshot.scenario.name!r}, which differs from this simulation's "
-                f"{self.scenario.name!r}"
-            )
-        if snapshot.seed != self._seed:
-            self._next_seed = snapshot.seed
-            self.reset()
+        if difference := live_changes.difference(
+            snapshot.initial_scenario, at_seed(self.initial_scenario, snapshot.seed)
+        ):
+            raise UsageError(f"the snapshot is of a run that began with another scenario: {difference}")
+        if snapshot.seed != self._seed or live_changes.difference(snapshot.scenario, self.scenario):
+            self._rebuild(snapshot.scenario, snapshot.seed)
         self._next_seed = snapshot.next_seed
-        *schedule, messages = snapshot.memory
-        self._schedule.recall(schedule)
-        self._message_faults.recall(messages)
+        self._recall(snapshot.memory, snapshot.messages_sent)
+        self.opening = snapshot.opening
         self.transcript_tick = self.tick
         self._outbox.digest = snapshot.digest
         self._outbox.transcripts = [Transcripts(tick, (len(tick),)) for tick in snapshot.unsent]
@@ -506,8 +517,7 @@ class Simulation:
 
     def fork(self) -> Simulation:
         """An independent twin at the same tick."""
-        twin = Simulation(self.scenario, seed=self._seed)
-        twin.initial_scenario = self.initial_scenario
+        twin = Simulation(self.initial_scenario, seed=self._seed)
         twin.restore(self.snapshot())
         return twin
 

@@ -13,6 +13,7 @@ from microsim.engine.contact_tables import heights_of, solids_of
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.geometry import Grid
 from microsim.engine.world import Shape, World, lacks_ground
+from microsim.scenario.live_changes import obstacle_names
 from microsim.scenario.loading import at_seed, follows_seed, has_wild_hills
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomised import OBSTACLES, draw, obstacle_table, start_table
@@ -114,6 +115,10 @@ class Ground:
             for shape, (x, y, is_there) in zip(self.world.obstacles, self.moved[world].tolist(), strict=True)
             if is_there
         )
+
+    def names_of(self, world: int) -> tuple[str, ...] | None:
+        """What contacts with the obstacles of one world are called; None: as in every other."""
+        return obstacle_names(at_seed(self._scenario, int(self._seeds[world]))) if self.is_generated else None
 
     def world_of(self, world: int) -> World:
         """One world, with its obstacles."""

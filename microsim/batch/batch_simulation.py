@@ -34,7 +34,9 @@ from microsim.errors import UsageError, unknown
 from microsim.outputs.compose import radio_network
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.fault_models import refuse_faults
+from microsim.scenario.live_changes import obstacle_names
 from microsim.scenario.scene import build_world, checked_packet, faults_in_ticks
+from microsim.sensors._camera_messages import images_in
 from microsim.simulation import END_OF_TIME_NS
 
 _CHUNK = 64  # worlds of a thread come in multiples of these
@@ -226,7 +228,7 @@ class BatchSimulation:
         found: list[tuple[int, Integers]] = []
         reach = ticks
         while reach > 0:
-            offsets_of = self.loops.last_firing(sensor.trigger.period, start, reach)
+            offsets_of = self.loops.last_firing(sensor.trigger.step, start, reach)
             latest = int(offsets_of.max())
             if latest == 0:
                 break
@@ -273,6 +275,15 @@ class BatchSimulation:
             return tuple(str(number) for number in range(total))
         return tuple(names if each == 1 else (f"{name}_{number}" for name in names for number in range(each)))
 
+    def images(self, sensor: str) -> dict[str, Any]:
+        """A camera's latest images: `image` (n, h, w, 3), and those that its `render` requests: `depth` (n, h, w) [m],
+        `segmentation` (n, h, w, 3), `instances` (n, h, w). On the CPU they are views of its `readings`.
+        """
+        columns = self._sensors[sensor]
+        if columns.sensor.picture is None:
+            raise UsageError(f"{sensor} is not a camera: it has no images")
+        return images_in(columns.block, columns.readings, self.loops.xp)
+
     def commands(self, robot: str) -> Array:
         """(inputs, n) to write into. Its values are sent with every `step`, in the order of `inputs`.
 
@@ -290,11 +301,11 @@ class BatchSimulation:
 
     def touching(self, robot: str, world: int) -> tuple[str, ...]:
         """What a robot touches now, as `Simulation.touching` names it."""
-        return self.contacts.touched(self._number(robot), world)
+        return self.contacts.touched(self._number(robot), world, self.ground.names_of(world))
 
     def last_contact(self, robot: str, world: int) -> str:
         """What it touched last since the reset of its world; empty: nothing."""
-        return self.contacts.last(self._number(robot), world)
+        return self.contacts.last(self._number(robot), world, self.ground.names_of(world))
 
     def _number(self, robot: str) -> int:
         return self.contacts.names.index(self._robot(robot).name)
@@ -429,6 +440,7 @@ class BatchSimulation:
             None if ground.is_shared else ground.moved,
             self.loops.array,
             ground.is_generated,
+            obstacle_names(scenario),
         )
 
     def _make_sensors(self, wanted: Iterable[str] | None) -> dict[str, SensorColumns]:

@@ -26,15 +26,15 @@ from microsim.render.shapes import COEFFICIENTS, SHAPE_COLUMNS, aim_one, put_at
 
 # columns of a camera's row: addresses and sizes
 (
-    ROBOT, SCENE, NUMBERS, KEYS, LATENCY_KEYS, SAMPLED_AT, DROPPED, READINGS, WINDOWS, SILENT, FAILS,
+    ROBOT, SCENE, NUMBERS, KEYS, LATENCY_KEYS, BEFORE, SAMPLED_AT, DROPPED, READINGS, WINDOWS, SILENT, FAILS,
     QUEUE, FRAMES, SLOTS,
     IMAGE_HEIGHT, IMAGE_WIDTH, RAYS, COLUMN_SPANS, COLUMN_BINS, ROW_SPANS, ROW_BINS,
     SHAPES, SHAPE_COUNT, SHAPES_STEP, PAINTED, MOVED, MOVED_COUNT, EXTENTS,
     IS_FLAT, NODES, EDGES_X, EDGES_Y, HOLES, PATCH_ROWS, PATCH_COLUMNS, BLOCKS, BLOCK_ROWS, BLOCK_COLUMNS,
     PALETTE, CLASSES, WEIGHTS, REACH,
     AIMED, SHAPE_SPANS, GROUND_SPANS, SPAN_COUNT, SEEN, SUMS,
-) = range(48)  # fmt: skip
-CAMERA_COLUMNS = 48
+) = range(49)  # fmt: skip
+CAMERA_COLUMNS = 49
 
 # its numbers
 LATENCY, JITTER, SCALE, LOWEST, PLACE, TURNED = 0, 4, 5, 9, 10, 13  # mean, jitter [ms], chance of loss, hz; …
@@ -78,7 +78,7 @@ def expose(camera: int, w: int, now: int) -> None:
     numbers, queue = _floats_at(row[NUMBERS], NUMBER_COUNT), _integers_at(row[QUEUE] + 16 * w, 2)
     windows = _windows_at(row[WINDOWS], row[FAILS])
     key = _integers_at(row[LATENCY_KEYS], w + 1)[w]
-    delay = delay_of(numbers[LATENCY], numbers[LATENCY + 1], numbers[LATENCY + 2], numbers[LATENCY + 3], key, now)
+    delay = delay_of(numbers[LATENCY:], key, now, _floats_at(row[BEFORE] + 16 * w, 2))
     if delay >= 0 and _is_within(windows, 0, row[SILENT], now):
         _integers_at(row[DROPPED], w + 1)[w] += 1
     elif delay >= 0:

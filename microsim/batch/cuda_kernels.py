@@ -293,10 +293,11 @@ def places_loop() -> Callable[..., None]:
 
 
 def firing_loop() -> Callable[..., None]:
-    def loop(count: int, p: int, q: int, begin: int, ticks: int, offsets: int) -> None:
+    def loop(count: int, whole: int, rest: int, parts: int, begin: int, ticks: int, offsets: int) -> None:
         index = cuda.grid(1)
         if index < count:
-            _integers_at(offsets, count)[index] = _last_offset(p, q, _integers_at(begin, count)[index], ticks)
+            now = _integers_at(begin, count)[index]
+            _integers_at(offsets, count)[index] = _last_offset(whole, rest, parts, now, ticks)
 
     return loop
 

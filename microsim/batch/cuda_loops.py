@@ -39,6 +39,7 @@ from microsim.engine.calls import (
 from microsim.engine.compiled import CACHE_FOLDER
 from microsim.engine.contact_tables import marks_for
 from microsim.engine.kernel_key import key_of
+from microsim.engine.multiples import Increment
 from microsim.engine.records import Records, address_of
 
 if TYPE_CHECKING:
@@ -133,9 +134,9 @@ class CudaLoops:
         self.launch(worlds.size, places_loop, (), *[address_of(each) for each in arrays])
         return out
 
-    def last_firing(self, period: tuple[int, int], begin: Integers, ticks: int) -> Integers:
+    def last_firing(self, step: Increment, begin: Integers, ticks: int) -> Integers:
         offsets: Integers = self.xp.empty(begin.size, np.int64)
-        self.launch(begin.size, firing_loop, (), *period, address_of(begin), ticks, address_of(offsets))
+        self.launch(begin.size, firing_loop, (), *step, address_of(begin), ticks, address_of(offsets))
         return offsets
 
     def sense(self, sensor: KernelColumns, calls: Calls, worlds: Integers, tick: Integers) -> None:

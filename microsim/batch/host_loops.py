@@ -17,6 +17,7 @@ from microsim.engine.calls import (
     sample_many_address,
 )
 from microsim.engine.contact_tables import marks_for
+from microsim.engine.multiples import Increment
 from microsim.engine.noise import stream_keys
 from microsim.engine.records import Records, address_of
 
@@ -101,10 +102,10 @@ class HostLoops:
         kernels.free_places(spans, address_of(ground.scene), keys, worlds, out)
         return out
 
-    def last_firing(self, period: tuple[int, int], begin: Integers, ticks: int) -> Integers:
+    def last_firing(self, step: Increment, begin: Integers, ticks: int) -> Integers:
         """For each world, how many ticks after `begin` a trigger last fires within `ticks`; 0 where it does not."""
         offsets = np.empty(begin.size, np.int64)
-        kernels.last_firing(*period, begin, ticks, offsets)
+        kernels.last_firing(*step, begin, ticks, offsets)
         return offsets
 
     def sense(self, sensor: KernelColumns, calls: Calls, worlds: Integers, tick: Integers) -> None:

@@ -12,7 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine import calls as _calls
-from microsim.engine import column_blocks, compiled_tick, exact, geometry, motion, noise, random_layout, records
+from microsim.engine import (
+    column_blocks,
+    compiled_tick,
+    exact,
+    geometry,
+    motion,
+    multiples,
+    noise,
+    random_layout,
+    records,
+)
 from microsim.engine import contacts as _contacts
 from microsim.engine.calls import (
     BEGIN,
@@ -65,6 +75,7 @@ _ground_height = geometry.ground_height
 _wrap_angle = exact.wrap_angle
 _sincos = exact.sincos
 _start_place, _lay_out, _scene_at = random_layout.start_place, random_layout.lay_out, _calls.scene_at
+_last_until = multiples.last_until
 _remember, _settle, _find_quiet = _contacts.remember, _contacts.settle, _contacts.find_quiet
 _uniforms = noise.uniforms
 _note_distance = column_blocks.note_distance
@@ -308,16 +319,15 @@ def lay_all_out(
 
 
 @inlined
-def last_offset(p: int, q: int, begin: int, ticks: int) -> int:
-    """When a trigger of period p / q last fires within `ticks` ticks after `begin`; 0 when it does not."""
-    number = (2 * q * (begin + ticks) + q - 1) // (2 * p)
-    return max((2 * number * p + q) // (2 * q) - begin, 0)
+def last_offset(whole: int, rest: int, parts: int, begin: int, ticks: int) -> int:
+    """When a trigger with that `Trigger.step` last fires within `ticks` ticks after `begin`; 0 when it does not."""
+    return max(_last_until(whole, rest, parts, begin + ticks) - begin, 0)
 
 
 @threaded_kernel
-def last_firing(p: int, q: int, begin: Integers, ticks: int, offsets: Integers) -> None:
+def last_firing(whole: int, rest: int, parts: int, begin: Integers, ticks: int, offsets: Integers) -> None:
     for i in range(begin.shape[0]):
-        offsets[i] = last_offset(p, q, begin[i], ticks)
+        offsets[i] = last_offset(whole, rest, parts, begin[i], ticks)
 
 
 @threaded_kernel

@@ -70,7 +70,7 @@ def _write_whole(file: Path, content: bytes) -> None:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
         Path(part).replace(file)
-    except BaseException:
+    except BaseException:  # Ctrl-C too
         with suppress(OSError):
             Path(part).unlink()
         raise

@@ -30,6 +30,7 @@ from microsim.errors import show as show  # noqa: PLC0414 - scenario models take
 MAX_LENGTH_M = 1e7  # a quarter of the equator; beyond it float64 metres lose their micrometres
 
 MAX_HZ = 10_000
+MIN_HZ = 1e-9  # a period of 31 years; a run ends after 68
 
 # of sensors, wherever they are described
 MAX_IMAGE_SIDE_PX = 8192
@@ -246,6 +247,9 @@ def _number_of_hertz(value: Any) -> Any:
     """Whole numbers stay whole, so that a rate prints as it was written."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"expected a rate in Hz, found {describe(value)}")
+    if 0 < value < MIN_HZ:
+        slowest = f"expected a rate of at least {MIN_HZ:g} Hz"
+        raise ValueError(f"{slowest}, found {show(value)}; a run lasts 68 years at most")
     return value
 
 

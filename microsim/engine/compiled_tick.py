@@ -15,6 +15,7 @@ import numpy.typing as npt
 from microsim.engine import calls as _calls
 from microsim.engine import late_readings as _late_readings
 from microsim.engine import motion as _motion
+from microsim.engine import multiples as _multiples
 from microsim.engine import pipeline as _pipeline
 from microsim.engine import records as _records
 from microsim.engine.calls import CALL, Rows
@@ -24,6 +25,7 @@ from microsim.engine.geometry import Array, Grid
 from microsim.engine.late_readings import (
     ALL_BYTES,
     ATTENTION,
+    BEFORE,
     CAPACITY,
     FIRST,
     FOLLOWERS,
@@ -69,7 +71,7 @@ _address_of_record, _floats_in, _integers_in = _records.address_of_record, _reco
 _integer_grid_in = _records.integer_grid_in
 _observe, _place_of = _motion.observe, _motion.place_of
 _first_entry, _keep_motion = _late_readings.first_entry, _late_readings.keep_motion
-_delay_of = _pipeline.delay_of
+_delay_of, _multiple, _next_firing = _pipeline.delay_of, _multiples.multiple, _multiples.first_from
 
 NEVER = 2**62  # a tick that does not come
 DIGEST_BYTES = 32  # before each tick's messages there is room for the digest of the tick before
@@ -77,7 +79,7 @@ NS_PER_S = 1_000_000_000
 
 OUTPUT = record(
     due=INT,  # [tick]
-    period=RATIO,  # [ticks]; 0 parts: never
+    period=RATIO,  # [ticks]
     calls=RANGE,  # that fill its reading
     message=SPAN,  # encoded; 0: Python makes it. Bytes of a late reading are not in it
     message_bytes=INT,  # of the message with its reading
@@ -103,34 +105,13 @@ TICK = record(  # what a tick works on
     slots=SPAN,
     windows=SPAN,
     trackers=SPAN,  # calls of every tick
-    rate=RATIO,  # [ticks] per second
+    length=RATIO,  # of a tick [ns]
     room=INT,  # [bytes] that a tick has at most, without late outputs
     lates=INT,  # how many late outputs there are
 )
 
 _outputs_in, _calls_in, _slots_in, _windows_in = (records_in(each) for each in (OUTPUT, CALL, SLOT, WINDOW))
 _tick_at = record_at(TICK)
-
-
-@kernel
-def next_tick(period: int, parts: int, at_least: int) -> int:
-    """`timekeeper.Trigger.next_tick` of a period of `period / parts` ticks; 0 parts: never."""
-    if parts == 0:
-        return NEVER
-    i = max((2 * at_least * parts - parts) // (2 * period), 0)
-    tick = (2 * i * period + parts) // (2 * parts)
-    while tick < at_least:
-        i += 1
-        tick = (2 * i * period + parts) // (2 * parts)
-    return tick
-
-
-@kernel
-def time_ns(whole: int, parts: int, tick: int) -> int:
-    """`timekeeper.Clock.time_ns` at `whole / parts` ticks per second, for clocks whose numbers are small enough."""
-    seconds = tick // whole
-    rest = (tick - seconds * whole) * parts
-    return seconds * parts * NS_PER_S + (2 * NS_PER_S * rest + whole) // (2 * whole)
 
 
 @kernel
@@ -220,9 +201,9 @@ def sense_late(
     output = outputs[r]
     late = _integers_at(output.late, LATE_COLUMNS)
     if late[NEXT_SAMPLE] <= tick:
-        late[NEXT_SAMPLE] = next_tick(output.period.whole, output.period.parts, tick + 1)
-        numbers = _floats_at(late[LATENCY], 4)
-        delay = _delay_of(numbers[0], numbers[1], numbers[2], numbers[3], late[LATENCY_KEY], tick)
+        late[NEXT_SAMPLE] = _next_firing(output.period.whole, output.period.rest, output.period.parts, tick + 1)
+        numbers, before = _floats_at(late[LATENCY], BEFORE), _floats_at(late[LATENCY] + 8 * BEFORE, 2)
+        delay = _delay_of(numbers, late[LATENCY_KEY], tick, before)
         if delay >= 0 and is_within(windows, output.dropouts.first, output.dropouts.end, tick):
             output.dropped += 1
         elif delay >= 0:
@@ -263,9 +244,9 @@ def sense(tables: int, first: int, end: int, tick: int, stamp_ns: int, buffer: i
             call = calls[output.calls.first]
             position = sense_late(outputs, call, slots, windows, r, tick, stamp_ns, buffer, position)
             continue
-        period, parts = output.period.whole, output.period.parts
-        is_whole = parts == 1 and output.due == tick  # as `timekeeper.Trigger.after`: no division
-        output.due = tick + period if is_whole else next_tick(period, parts, tick + 1)
+        whole, rest, parts = output.period.whole, output.period.rest, output.period.parts
+        is_whole = rest == 0 and output.due == tick  # as `timekeeper.Trigger.after`: no division
+        output.due = tick + whole if is_whole else _next_firing(whole, rest, parts, tick + 1)
         if is_within(windows, output.dropouts.first, output.dropouts.end, tick):
             output.dropped += 1
             continue
@@ -317,7 +298,7 @@ def run_ticks(tables: int, copies: Rows, tick: int, end: int, buffer: Grid, ends
             break
         begin_tick(tables, copies, tick)
         tick += 1
-        stamp_ns = time_ns(now.rate.whole, now.rate.parts, tick)
+        stamp_ns = _multiple(now.length.whole, now.length.rest, now.length.parts, tick)
         position = sense(tables, 0, outputs.shape[0], tick, stamp_ns, start, position + DIGEST_BYTES)
         ends[done] = position
         done += 1
@@ -400,22 +381,12 @@ class CompiledOutput:
     tail_bytes: int = 0  # of `message`, how many come after that reading
 
     @property
-    def is_timed(self) -> bool:
-        return self.trigger is None or is_computable(self.trigger)
-
-    @property
     def message_bytes(self) -> int:
         return self.message.size + self.late_bytes
 
     @property
     def bytes(self) -> int:
         return len(self.name) + 12 + self.message_bytes
-
-
-def is_computable(trigger: Trigger) -> bool:
-    """Whether `next_tick` can compute it in 64 bits."""
-    period, parts = trigger.period
-    return 2 * LAST_TICK * parts + parts < 2**62 and 4 * LAST_TICK * parts < 2**62 and period < 2**40
 
 
 def _sets(outputs: Sequence[CompiledOutput], transcript: bytes) -> Iterator[tuple[bytes, ...]]:
@@ -464,20 +435,19 @@ class Tables:
         at_once = [each for each in outputs if each is not None and each.late is None and each.trigger is not None]
         self._room = DIGEST_BYTES + sum(each.bytes for each in at_once)
         self.has_dropouts = any(each is not None and each.dropouts for each in outputs)
-        self.manual = [k for k, each in enumerate(outputs) if each is not None and not each.is_timed]
         self._tick = rows_of(
             TICK, fleets=grid_of(fleets), outputs=span_of(self.rows), calls=span_of(self.calls),
             slots=span_of(self._slot_rows), windows=span_of(self.windows), trackers=span_of(self._trackers),
-            rate=clock.fraction, room=self._room, lates=len(self._lates),
+            length=clock.step_ns, room=self._room, lates=len(self._lates),
         )  # fmt: skip
         self.address = address_of(self._tick)
 
     def _write(self, row: Record, output: CompiledOutput | None, name: npt.NDArray[np.uint8]) -> None:
         if output is None:
-            row.due, row.period = NEVER, (1, 0)
+            row.due = NEVER
             return
         row.due = NEVER if output.trigger is None else 0  # without a trigger it is sent with the one before it
-        row.period = output.trigger.period if output.trigger is not None and output.is_timed else (1, 0)
+        row.period = (1, 0, 1) if output.trigger is None else output.trigger.step
         first_call, first_slot = len(self._calls), len(self._slots)
         for each in output.calls:
             self._add_call(each)

@@ -12,6 +12,8 @@ from microsim.engine.calls import FLEET_COLUMNS, STATE, Rows, contact_address
 from microsim.engine.components import RobotModel
 from microsim.engine.contact_rows import (
     A_MESH,
+    AN_OBSTACLE,
+    AROUND_WORDS,
     EVENTS,
     FIRST_ROBOT,
     HAS_BODIES,
@@ -25,6 +27,8 @@ from microsim.engine.contact_rows import (
     SOLID_COLUMNS,
     STOPS_ALL,
     Integers,
+    code_of,
+    decoded,
 )
 from microsim.engine.contacts import buckets_for, remember_now, settle_now
 from microsim.engine.geometry import Array, Grid
@@ -60,18 +64,21 @@ class Contacts:
         places: Array | None = None,
         device: Callable[[Any], Any] = lambda array: array,
         has_own_solids: bool = False,
+        obstacles: Sequence[str] = (),
     ) -> None:
         """`worlds`: how many a batch has. places (worlds, solids, 3): x, y of obstacles and whether they are there.
 
         `has_own_solids`: worlds have other obstacles each; `show` brings them, and the ground they stand on.
 
+        `obstacles`: names of the world's, in their order.
+
         `device` brings an array to where the robots' states are.
         """
-        self.names = tuple(mover.name for mover in movers)
+        self.names, self.obstacles = tuple(mover.name for mover in movers), tuple(obstacles)
         count = len(movers)
         self.words = -(-(FIRST_ROBOT + count) // 63)
-        touch: Integers = np.zeros((count, 1 + self.words, worlds or 1), np.int64)
-        self.touch: Integers = device(touch)  # the last contact + 1, then bits
+        touch: Integers = np.zeros((count, self.words + AROUND_WORDS, worlds or 1), np.int64)
+        self.touch: Integers = device(touch)  # see `contact_rows.touch_address`
         rows = np.array([_robot_row(mover) for mover in movers], np.int64).reshape(-1, ROBOT_COLUMNS)
         self._robots: Rows = device(rows)
         boxes = np.array([bodies[name].row() for name in self.names if bodies], np.float64).reshape(-1, 7)
@@ -81,9 +88,8 @@ class Contacts:
         self._events: Integers = np.zeros(1 + 3 * EVENTS, np.int64)
         has_mesh = world.mesh is not None and len(world.mesh.triangles) > 0
         is_looking = bool(bodies) and any(not mover.model.minds_cells for mover in movers)
-        self._shows_own = is_looking and has_own_solids
-        solids = solids_of(world) if is_looking else (np.zeros((0, SOLID_COLUMNS)),) * 2
-        self._solids, self._places = map(device, solids)
+        self._shows_own = has_own_solids
+        self._solids, self._places = map(device, solids_of(world))
         if places is not None and len(self._solids):
             self._places = places
         mesh: MeshBuckets | None = world.derived(mesh_buckets) if is_looking and has_mesh else None
@@ -125,32 +131,35 @@ class Contacts:
             rows.append(row)
         return rows[0], rows[1]
 
-    def touched(self, robot: int, world: int = 0) -> tuple[str, ...]:
-        """What a robot touches now."""
-        words = self.touch[robot, 1:, world].tolist()
-        return tuple(self.name(63 * k + bit) for k, word in enumerate(words) for bit in range(63) if word >> bit & 1)
+    def touched(self, robot: int, world: int = 0, obstacles: Sequence[str] | None = None) -> tuple[str, ...]:
+        """What a robot touches now. `obstacles`: names of those of this world, where worlds have others each."""
+        *words, which = self.touch[robot, 1:, world].tolist()
+        return tuple(self.name(bit, which, obstacles) for bit in _bits(words))
 
-    def last(self, robot: int, world: int = 0) -> str:
-        """What it touched last; empty: nothing yet."""
-        what = int(self.touch[robot, 0, world])
-        return self.name(what - 1) if what else ""
+    def last(self, robot: int, world: int = 0, obstacles: Sequence[str] | None = None) -> str:
+        """What it touched last; empty: nothing yet. `obstacles`: as of `touched`."""
+        code = int(self.touch[robot, 0, world])
+        return self.name(*decoded(code), obstacles) if code else ""
 
-    def recall(self, names: tuple[str, ...], touch: Integers) -> None:
-        """`names`: of the robots then, in the order of `touch`."""
+    def recall(self, names: tuple[str, ...], obstacles: tuple[str, ...], touch: Integers) -> None:
+        """`names`: of the robots then, in the order of `touch`; `obstacles`: those then."""
         self._events[0] = 0
-        if names == self.names:
+        if (names, obstacles) == (self.names, self.obstacles):
             self.touch[...] = touch
             return
         places = {FIRST_ROBOT + i: self._place(name) for i, name in enumerate(names)}
+        numbers = [self.obstacles.index(name) + 1 if name in self.obstacles else 0 for name in ("", *obstacles)]
         for i, name in enumerate(names):
             row = self._place(name) - FIRST_ROBOT
             if row < 0:
                 continue
-            last, *words = touch[i, :, 0].tolist()
-            what = places.get(last - 1, last - 1)
+            code, *words, which = touch[i, :, 0].tolist()
+            last, last_which = decoded(code)
             self.touch[row, :, 0] = 0
-            self.touch[row, 0, 0] = max(what + 1, 0)
-            for old in (63 * k + bit for k, word in enumerate(words) for bit in range(63) if word >> bit & 1):
+            if code and places.get(last, last) >= 0:
+                self.touch[row, 0, 0] = code_of(places.get(last, last), numbers[last_which])
+            self.touch[row, -1, 0] = numbers[which]
+            for old in _bits(words):
                 new = places.get(old, old)
                 if new >= 0:
                     self.touch[row, 1 + new // 63, 0] |= 1 << new % 63
@@ -159,7 +168,11 @@ class Contacts:
         """Number of a robot among what can be touched; -1: it is not there."""
         return FIRST_ROBOT + self.names.index(name) if name in self.names else -1
 
-    def name(self, what: int) -> str:
+    def name(self, what: int, which: int = 0, obstacles: Sequence[str] | None = None) -> str:
+        """`which` obstacle, counted from 1; `obstacle`: one that is not there any more."""
+        named = self.obstacles if obstacles is None else obstacles
+        if what == AN_OBSTACLE and 0 < which <= len(named):
+            return named[which - 1]
         return SCENERY[what] if what < FIRST_ROBOT else self.names[what - FIRST_ROBOT]
 
     @property
@@ -171,7 +184,13 @@ class Contacts:
         count = min(int(self._events[0]), EVENTS)
         self._events[0] = 0
         rows = self._events[1 : 1 + 3 * count].reshape(-1, 3).tolist()
-        return [(tick, self.names[r], self.name(what)) for tick, r, what in rows if not 0 <= what - FIRST_ROBOT < r]
+        found = [(tick, r, *decoded(code)) for tick, r, code in rows]
+        news = [each for each in found if not 0 <= each[2] - FIRST_ROBOT < each[1]]
+        return [(tick, self.names[r], self.name(what, which)) for tick, r, what, which in news]
+
+
+def _bits(words: Sequence[int]) -> list[int]:
+    return [63 * k + bit for k, word in enumerate(words) for bit in range(63) if word >> bit & 1]
 
 
 def marks_for(count: int, words: int) -> Integers:

@@ -70,6 +70,7 @@ class Physics:
         plane: Array,
         bodies: Mapping[str, Body] | None = None,
         stops_all: bool = False,
+        obstacles: Sequence[str] = (),
     ) -> None:
         self.world = world
         self.fleets = tuple(fleets)
@@ -82,7 +83,7 @@ class Physics:
         grids = world.elevation, world.surface, world.clearance[None], world.footing[None]
         self.scene = scene_row(*grids, origin, dt, plane)
         movers = [self._mover(name) for name in bodies or self.home]
-        self.contacts = Contacts(movers, bodies or {}, world, self.scene, stops_all)
+        self.contacts = Contacts(movers, bodies or {}, world, self.scene, stops_all, obstacles=obstacles)
         before, after = self.contacts.calls()
         rows = [before, *(self._row(fleet) for fleet in self.fleets), after]
         self.rows: Rows = np.array(rows, np.int64).reshape(-1, FLEET_COLUMNS)
@@ -152,12 +153,12 @@ class Physics:
 
     def memory(self) -> Any:
         fleets = [(fleet.model.name, fleet.names, fleet.state.copy(), fleet.command.copy()) for fleet in self.fleets]
-        return fleets, self.contacts.names, self.contacts.touch.copy()
+        return fleets, self.contacts.names, self.contacts.obstacles, self.contacts.touch.copy()
 
     def recall(self, memory: Any) -> None:
         """By name: robots that were not there then stay as they are."""
-        fleets, names, touch = memory
-        self.contacts.recall(tuple(names), touch)
+        fleets, names, obstacles, touch = memory
+        self.contacts.recall(tuple(names), tuple(obstacles), touch)
         for model, members, state, command in fleets:
             for column, name in enumerate(members):
                 fleet, own = self.home.get(name, (None, 0))

@@ -57,7 +57,7 @@ def record(**fields: Any) -> np.dtype[Any]:
 SPAN = record(address=ADDRESS, count=INT)  # rows or numbers one after the other
 GRID = record(address=ADDRESS, rows=INT, columns=INT)  # numbers in C order
 RANGE = record(first=INT, end=INT)  # rows of a table
-RATIO = record(whole=INT, parts=INT)  # whole / parts
+RATIO = record(whole=INT, rest=INT, parts=INT)  # whole + rest / parts, see `multiples`
 
 
 def address_of(array: Any) -> int:

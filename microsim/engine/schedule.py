@@ -13,6 +13,7 @@ import numpy as np
 
 from microsim.engine.calls import Rows
 from microsim.engine.compiled_tick import Tables, begin_tick, invoke_for, run_ticks, sense, track
+from microsim.engine.contact_rows import SCENERY
 from microsim.engine.faults import Health
 from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Output
@@ -95,7 +96,7 @@ class Schedule:
         while self.tick < end:
             self.take()  # a packet sent now may arrive before anything else is due
             free = int(min(self._next_python_tick() - 1, end)) if self.clock.is_simple else self.tick
-            if self.tick < free and not self.tables.manual:
+            if self.tick < free:
                 yield self._run(min(free, self.tick + at_once))
             else:
                 yield self._one_tick()
@@ -144,7 +145,7 @@ class Schedule:
         if not self.physics.contacts.has_news:
             return
         for tick, robot, thing in self.physics.contacts.take_news():
-            text = f"{robot} touches {thing if thing in self.physics.home else f'the {thing}'}"
+            text = f"{robot} touches {f'the {thing}' if thing in SCENERY else thing}"
             time_ns = self.clock.time_ns(tick)
             if time_ns >= self._next_warning_ns.get(text, 0):
                 self._next_warning_ns[text] = time_ns + NS_PER_S
@@ -187,12 +188,6 @@ class Schedule:
                 done = row + 1
                 output.fire(tick, stamp_ns)
         self._sense(done, len(self.tables.rows), tick, stamp_ns)
-        for row in self.tables.manual:
-            if self.tables.rows[row].due > tick:
-                output_of = self.tables.outputs[row]
-                assert output_of is not None
-                assert output_of.trigger is not None
-                self.tables.rows[row].due = output_of.trigger.next_tick(tick + 1)
         if self.radio is not None:
             for robot, payload in self.radio.deliver(tick):
                 self.receive[robot](stamp_ns, payload)

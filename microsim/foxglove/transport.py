@@ -25,7 +25,7 @@ from microsim.documents.json_text import read_json
 from microsim.errors import MicroSimError, MissingExtraError, UsageError, install_hint
 from microsim.messages.topics import Qos
 from microsim.recording.bag_model import definition
-from microsim.ros2.transport import OnMessage, OnRequest, Publisher
+from microsim.ros2.transport import LogLevel, OnMessage, OnRequest, Publisher
 from microsim.ros2.transport.standalone import ROSOUT_TOPIC, NotYet, StandaloneNode, answer, known_service, known_type
 
 PORT = 8765  # what Foxglove connects to by default
@@ -96,6 +96,7 @@ class FoxgloveTransport(StandaloneNode):
         self._arrived = False  # something new, since the last poll
         self._inputs: dict[str, tuple[str, OnMessage]] = {}  # topic -> its type, and who takes it
         self._publishers: dict[int, FoxglovePublisher] = {}  # by channel
+        self._last_refusal_s: dict[str, float] = {}  # by topic
         self._services: dict[str, Any] = {}
         self._server: Any = None  # of the SDK, once it is open
         self._rosout = self.publisher_at(*ROSOUT_TOPIC) if self.arguments.rosout else None
@@ -190,6 +191,14 @@ class FoxgloveTransport(StandaloneNode):
     def publish_status(self, text: str, level: Any) -> None:
         self._server.publish_status(text, level)
 
+    def log(self, level: LogLevel, text: str) -> None:
+        """Warnings and errors are shown in Foxglove too, where the one who sent something wrong is looking."""
+        super().log(level, text)
+        if level in ("warn", "error") and self._server is not None:
+            from foxglove import StatusLevel
+
+            self.publish_status(text, StatusLevel.Warning if level == "warn" else StatusLevel.Error)
+
     def close(self) -> None:
         if self._server is not None:
             self._server.stop()
@@ -239,19 +248,32 @@ class FoxgloveTransport(StandaloneNode):
 
     def receive(self, topic: str, encoding: str, data: bytes) -> None:
         """A message of a client; one that cannot be read is warned about, as from ROS 2."""
-        if topic not in self._inputs or len(data) > _MOST_BYTES:
+        if topic not in self._inputs:
             self.dropped += 1
             return
         type_name, on_message = self._inputs[topic]
+        size = len(data)
+        if size > _MOST_BYTES:
+            self.dropped, data = self.dropped + 1, b""  # not kept until it is reported
 
         def job() -> bool:
+            if size > _MOST_BYTES:
+                self._refuse(topic, f"messages have {_MOST_BYTES} bytes at most, this one has {size}")
+                return True
             try:
                 on_message(self._encoded(type_name, encoding, data))
             except MicroSimError as error:
-                self.log("warn", f"{topic}: ignored: {error}")
+                self._refuse(topic, str(error))
             return True
 
         self.later(job)
+
+    def _refuse(self, topic: str, why: str) -> None:
+        """At most once a second of each topic."""
+        now = time.monotonic()
+        if now - self._last_refusal_s.get(topic, -1.0) >= 1.0:
+            self._last_refusal_s[topic] = now
+            self.log("warn", f"{topic}: ignored: {why}")
 
     def subscribed(self, channel: int) -> None:
         """A client may have missed what is sent once."""

@@ -28,7 +28,7 @@ from microsim.outputs import own_topics
 from microsim.outputs.freed_memory import keep_freed_memory
 from microsim.outputs.run_outputs import Run
 from microsim.outputs.sensor_outputs import add_sensors, windows_of
-from microsim.scenario.live_changes import instances_of
+from microsim.scenario.live_changes import instances_of, obstacle_names
 from microsim.scenario.models import Scenario
 from microsim.scenario.scene import radio_settings
 from microsim.version import __version__
@@ -49,7 +49,15 @@ def compose(
     plane = tangent_plane(*scenario.map.origin_wgs84)
     bodies = {name: Body(*robot.body()) for name, robot in scenario.robots.items()}
     fleets = fleets_of(scenario, seed, world, clock)
-    physics = Physics(world, clock.dt, fleets, plane, bodies, stops_all=scenario.collisions == "stop")
+    physics = Physics(
+        world,
+        clock.dt,
+        fleets,
+        plane,
+        bodies,
+        stops_all=scenario.collisions == "stop",
+        obstacles=obstacle_names(scenario),
+    )
     run = Run(scenario, seed, world, clock, physics, outbox, shared, health, affected)
     topics = own_topics.own_topics()
     own_topics.add_clock(run, topics["clock"])

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine.calls import sample_address
-from microsim.engine.compiled_tick import Call, CompiledOutput, Slot, Window, is_computable
+from microsim.engine.compiled_tick import Call, CompiledOutput, Slot, Window
 from microsim.engine.components import FixedMount
 from microsim.engine.faults import Health, TimedFault, of_target
 from microsim.engine.geometry import Array, matrix_from_rpy, rpy_from_matrix
@@ -312,7 +312,7 @@ def _compiled_reading(
     """Of an instrument that needs no Python; None: it does."""
     target, trigger = f"{context.robot}/{context.sensor}", run.trigger(context.settings.hz)
     fails = windows_of(of_target(run.health.faults, target), "fail", run.scenario.plugins)
-    can_be_timed = run.clock.is_simple and is_computable(trigger) and most_waiting(latency, trigger) <= MOST_WAITING
+    can_be_timed = run.clock.is_simple and most_waiting(latency, trigger) <= MOST_WAITING
     if fails or not can_be_timed or any(form.prototype is None for form in forms):
         return None
     reading: CompiledReading | None = getattr(instrument, "compiled", lambda: None)()

@@ -290,13 +290,16 @@ class SavedState(Attachment):
 
 
 def resume(file: Path, runner: Runner) -> None:
-    """Put the run into a saved state. Listeners receive once what was latched since the start."""
+    """Put the run into a saved state. Listeners receive once what is latched there."""
     from microsim.recording.state_file import load_state
+    from microsim.simulation import Simulation
 
     sim = runner.sim
-    latched = [message for message in sim.step(0) if sim.topics[message.topic][1].latched]
     load_state(file, sim)
-    runner.listeners.message(latched)
+    runner.make_pilots()
+    runner.jump()
+    start = Simulation(sim.scenario, sim.seed)
+    runner.listeners.message([each for each in start.step(0) if start.topics[each.topic][1].latched])
 
 
 ATTACHMENT = (SavedState, TelemetryFile, Recording, ReplayRecording)

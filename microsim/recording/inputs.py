@@ -6,10 +6,11 @@ import hashlib
 import json
 import shlex
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from microsim.documents.yaml_text import read_yaml
@@ -62,6 +63,14 @@ def packed_as_run(scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]
     return {**data, "seed": scenario.world_seed}, files
 
 
+def places_of_files(scenario: Scenario) -> dict[str, str]:
+    """Where the files of a scenario are, by the names that `packed` gives them."""
+    blocks = [
+        [block["file"] for _, block in _blocks_with_files(data)] for data in (packed(scenario)[0], scenario.to_dict())
+    ]
+    return dict(zip(*blocks, strict=True))
+
+
 def _blocks_with_files(data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Of a scenario's data: what each is, and the mapping that names the file."""
     elevation = data.get("map", {}).get("elevation", {})
@@ -78,17 +87,27 @@ def as_text(data: Mapping[str, Any]) -> str:
 
 
 def unpacked(
-    text: str, folder: Path, files: Mapping[str, bytes], plugin_folders: Folders, world: str | Path | None = None
+    text: str,
+    folder: Path,
+    files: Mapping[str, bytes],
+    plugin_folders: Folders,
+    world: str | Path | None = None,
+    known: Mapping[str, str] = MappingProxyType({}),
+    starts: Collection[str] | None = None,
 ) -> Scenario:
     """The scenario again, with its files put into `folder`.
 
     Plug-ins come from `plugin_folders` alone, never from folders that the text names: it may be a stranger's, and
-    plug-ins are code. `world`: where its bundle is now, if that has moved.
+    plug-ins are code. `world`: where its bundle is now, if that has moved. `known`: where files are already, by name.
+    `starts`: as in `load_scenario`.
     """
     try:
         data = _scenario_data(text)
         for _, block in _blocks_with_files(data):
             name = str(block["file"])
+            if name in known:
+                block["file"] = known[name]
+                continue
             if name not in files or Path(name).name != name:
                 raise BagError(f"the file {name!r} that the recorded scenario needs is not there")
             if not (folder / name).exists():
@@ -99,7 +118,7 @@ def unpacked(
             if not data.get("world"):
                 raise BagError("the recorded scenario has no world bundle: leave out --world")
             data["world"]["path"] = str(world)  # its hash stays, and is checked
-        return load_scenario(data)
+        return load_scenario(data, starts)
     except ScenarioError as error:
         raise BagError(f"the recorded scenario cannot be run: {error}") from None
     except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
@@ -367,7 +386,7 @@ class InputTopics:
     def _take_scenario(self, values: dict[str, Any]) -> bool:
         text, now = json.dumps(values["scenario"]), self.sim.scenario
         world = None if now.world is None else now.world.path
-        self.sim.reconfigure(unpacked(text, self._folder, self._files, now.plugins, world))
+        self.sim.reconfigure(unpacked(text, self._folder, self._files, now.plugins, world, starts=()))
         self._know_robots()
         return True
 

@@ -81,8 +81,9 @@ class MicroSimNode:
         runner.start_changes.append(self._at_reset)
         warn = partial(transport.log, "warn")
         runner.listen(
-            messages=self.publish, warnings=warn, timing=self._lateness.measure, restarts=self._follow_restart
-        )
+            messages=self.publish, warnings=warn, timing=self._lateness.measure, restarts=self._follow_restart,
+            jumps=self._follow_jump,
+        )  # fmt: skip
         runner.watchers.append(Watcher(1.0, self._publish_diagnostics))
         self._advertise()
         transport.poll()  # announces all endpoints at once
@@ -250,13 +251,23 @@ class MicroSimNode:
             self._set_gates()
         self._is_resetting = False
         self._advertise()
-        declared = {name: value for name, value in self.settings.values().items() if name in self._declared}
-        self.transport.set_parameters({**declared, "scenario": sim.scenario.name, "seed": sim.seed})
+        self._show_parameters()
 
     def entities_changed(self) -> None:
         """Robots were spawned or deleted. Topics of deleted ones stay advertised and fall silent."""
         self._subscribe()
         self._advertise()
+
+    def _follow_jump(self) -> None:
+        """The simulation was put into another moment of its run, perhaps with other robots and settings."""
+        self.settings.follow(self.sim.scenario)
+        self.entities_changed()
+        self._show_parameters()
+
+    def _show_parameters(self) -> None:
+        sim = self.sim
+        declared = {name: value for name, value in self.settings.values().items() if name in self._declared}
+        self.transport.set_parameters({**declared, "scenario": sim.scenario.name, "seed": sim.seed})
 
     # ---- parameters -------------------------------------------------------------------------------------------------
 

@@ -147,7 +147,7 @@ class ScenarioParameters:
             if pending:
                 start = at_start(first or scenario, scenario)
                 document_then = document if start == scenario else _with_switched_off(start)
-                reloaded(self._written(document_then, pending), scenario)
+                reloaded(self._written(document_then, pending), scenario, starts=None)
         except ScenarioError as error:
             at_reset = f" (with {_list(pending)}, which the next reset puts into force)" if pending else ""
             return "; ".join(str(problem) for problem in error.problems) + at_reset
@@ -166,7 +166,7 @@ class ScenarioParameters:
         """Before the run: all take effect at once. Gives the reason if they cannot, or not in the world of the seed."""
         document = self._written(self._document, changes)
         try:
-            scenario = reloaded(document, self.scenario)
+            scenario = reloaded(document, self.scenario, starts=None)
             self.scenario = scenario if seed is None else at_seed(scenario, seed)
             self._document = document
         except ScenarioError as error:

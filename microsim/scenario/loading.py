@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,24 +51,27 @@ if TYPE_CHECKING:
     from microsim.bundle import Bundle
 
 
-def load_scenario(source: str | Path | Mapping[str, Any] | Scenario) -> Scenario:
-    """The scenario of that name, path or content, complete and checked; ScenarioError lists all that is wrong."""
+def load_scenario(source: str | Path | Mapping[str, Any] | Scenario, starts: Collection[str] | None = None) -> Scenario:
+    """The scenario of that name, path or content, complete and checked; ScenarioError lists all that is wrong.
+
+    `starts`: robots whose starts must be free (None: all). In a run robots have left theirs.
+    """
     if isinstance(source, Scenario):
         return source
     if isinstance(source, (str, Path)):
         if is_world(source):
-            return _Loading({"world": str(source)}, None, Places()).run()
+            return _Loading({"world": str(source)}, None, Places()).run(starts)
         file = find_scenario(source)
         data, places = read_file(file)
-        return _Loading(data, file, places).run()
+        return _Loading(data, file, places).run(starts)
     if isinstance(source, Mapping):
-        return _Loading(_plain(source), None, Places()).run()
+        return _Loading(_plain(source), None, Places()).run(starts)
     raise ScenarioError(Problem(f"expected the name of a scenario, a path or a dict, found {type(source).__name__}"))
 
 
-def reloaded(data: Mapping[str, Any], before: Scenario) -> Scenario:
-    """What became of a scenario's data; what is generated stays that of the run."""
-    return _Loading(_plain(data), None, Places(), before._world_seed).run()
+def reloaded(data: Mapping[str, Any], before: Scenario, starts: Collection[str] | None = ()) -> Scenario:
+    """What became of a scenario's data; what is generated stays that of the run. `starts`: as in `load_scenario`."""
+    return _Loading(_plain(data), None, Places(), before._world_seed).run(starts)
 
 
 def follows_seed(scenario: Scenario) -> bool:
@@ -135,7 +138,7 @@ class _Loading:
         self.bundle: Bundle | None = None
         self.world: WorldBundle | None = None
 
-    def run(self) -> Scenario:
+    def run(self, starts: Collection[str] | None) -> Scenario:
         self.top_level()
         plugin_folders = self.plugin_folders()
         data, generated, found = prepare(self.named(self.in_world(self.data)), plugin_folders)
@@ -145,7 +148,7 @@ class _Loading:
         assert scenario is not None
         warn_of_angles(scenario, self.places, generated.original)
         scenario = insert(scenario.with_world_seed(self.world_seed), generated)
-        self.starts(scenario)
+        self.starts(scenario, starts)
         self.problems += [self.places.problem(*found) for found in (*check_randomize(scenario), *check_chaos(scenario))]
         self.stop_if_wrong()
         return scenario
@@ -256,9 +259,9 @@ class _Loading:
     def elevation_problem(self, message: str) -> None:
         self.problems.append(self.places.problem(message, ("map", "elevation", "file")))
 
-    def starts(self, scenario: Scenario) -> None:
+    def starts(self, scenario: Scenario, robots: Collection[str] | None) -> None:
         found = check_starts(scenario, elevation(scenario)) if self.bundle is None else check_bundle_starts(scenario)
-        self.problems += [self.places.problem(*each) for each in found]
+        self.problems += [self.places.problem(*each) for each in found if robots is None or each[1][1] in robots]
 
 
 # ---- what only shows when the world is laid out: starts outside the map, in the ground, inside an obstacle
@@ -345,11 +348,12 @@ def _in_cell(scenario: Scenario, robot: Robot, occupied: npt.NDArray[np.uint8]) 
 
 
 def _covers_cell(obstacle: Box | Cylinder, x: float, y: float, cell: float) -> bool:
-    near_x = min(max(obstacle.center[0], x), x + cell) - obstacle.center[0]
-    near_y = min(max(obstacle.center[1], y), y + cell) - obstacle.center[1]
-    if isinstance(obstacle, Cylinder):
-        return near_x * near_x + near_y * near_y < obstacle.radius * obstacle.radius
-    return abs(near_x) < obstacle.size[0] / 2 and abs(near_y) < obstacle.size[1] / 2
+    """Whether it overlaps the cell with its corner at x, y; a cell of 0 is that point."""
+    from microsim.engine.world import footprint, overlaps_cell
+
+    is_disc, half_x, half_y = footprint(obstacle_shape(obstacle))
+    from_x, from_y = obstacle.center[0] - x, obstacle.center[1] - y
+    return bool(overlaps_cell(0, 0, cell, from_x, from_y, half_x, half_y, is_disc))
 
 
 def _in_solid(scenario: Scenario, robot: Robot, heights: npt.NDArray[np.float64]) -> str:
@@ -400,7 +404,7 @@ def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
     document = {"chaos": None, **scenario.to_dict()}  # which is not written where there is none
     for path, value in changes.items():
         _write(document, path, copy.deepcopy(value))
-    return reloaded(document, scenario)
+    return reloaded(document, scenario, starts=None)
 
 
 def full_path(scenario: Scenario, path: str) -> str:

@@ -214,15 +214,19 @@ def start_table(scenario: Scenario) -> Array:
 
 
 def _obstacles(scenario: Scenario, seed: int) -> tuple[Any, ...]:
+    """Those that are there, at their places and with the names that they have among all."""
+    from microsim.scenario.live_changes import obstacle_names
+
     chance = scenario.randomize.obstacles if scenario.randomize else None
     assert chance is not None
     table = obstacle_table(scenario)
     out = np.empty((table.shape[0], 3))
     starts, key = start_table(scenario), stream_key(seed, OBSTACLES)
     move_obstacles(table, starts, chance.shift_m, chance.keep_probability, chance.gap_m, key, out)
+    names = obstacle_names(scenario)
     return tuple(
-        obstacle.model_copy(update={"center": (x, y, obstacle.center[2])})
-        for obstacle, (x, y, is_there) in zip(scenario.obstacles, out.tolist(), strict=True)
+        obstacle.model_copy(update={"center": (x, y, obstacle.center[2]), "name": name})
+        for obstacle, name, (x, y, is_there) in zip(scenario.obstacles, names, out.tolist(), strict=True)
         if is_there
     )
 

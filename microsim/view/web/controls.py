@@ -92,7 +92,7 @@ class Ring:
 
     def _on_input(self, tick: int, item: Input | Reconfiguration) -> None:
         if isinstance(item, Reconfiguration):
-            self._forget()  # snapshots belong to a scenario
+            self._forget()  # inputs are repeated within one scenario
         elif self._moments:
             self._inputs.append((tick, item))
 

@@ -18,6 +18,7 @@ from microsim.batch import BatchSimulation, device_choice
 from microsim.batch.host_loops import HostLoops
 from microsim.errors import MissingExtraError, UsageError
 from tests.unit.batch.device_scenarios import SOURCES, assert_complete, assert_same, drive, sensors_on_gpu
+from tests.unit.engine.rate_samples import assert_worlds_fire, samples
 from tests.unit.engine.test_records import change_all
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -42,12 +43,21 @@ def digests(name: str, device: Any) -> dict[str, str]:
     return {key: hashlib.sha256(np.ascontiguousarray(each).tobytes()).hexdigest() for key, each in arrays.items()}
 
 
+def fire_everywhere() -> None:
+    """A GPU's triggers are those of fractions too."""
+    from microsim.batch.cuda_loops import CudaLoops
+
+    for sample in samples(160, seed=5):
+        assert_worlds_fire(CudaLoops(), sample)
+
+
 @pytest.fixture(scope="module")
 def simulated() -> dict[str, dict[str, str]]:
     """The digests from a process in which numba's CUDA simulator stands for the GPU."""
     code = (
         "import json; from microsim.batch import device_choice; device_choice.TEST_WORLDS = 2;"
         "from tests.unit.batch.test_devices import SOURCES, digests;"
+        "from tests.unit.batch.test_devices import fire_everywhere; fire_everywhere();"
         "print(json.dumps({name: digests(name, 'cuda') for name in SOURCES}))"
     )
     flags = {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)}

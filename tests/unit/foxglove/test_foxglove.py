@@ -232,6 +232,45 @@ def test_what_cannot_be_published_is_explained_and_the_run_goes_on(node, client)
     client.until(lambda op, facts: op == TIME and node.sim.tick > tick)
 
 
+NAN_TWIST = wire.encode(TWIST, wire.from_mapping(TWIST, {"linear": {"x": float("nan")}}))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "data", "reason"),
+    [
+        ("cdr", b"\x00\x01\x00\x00short", "ignored a message that is not a valid geometry_msgs/msg/Twist: "),
+        ("cdr", b"", "ignored a message that is not"),
+        ("cdr", bytes(2**20 + 1), "ignored: messages have 1048576 bytes at most, this one has 1048577"),
+        ("cdr", NAN_TWIST, "ignored: "),
+        ("json", b'{"linear": {"x": "fast"}}', "ignored: not a geometry_msgs/msg/Twist"),
+        ("json", b'{"liner": {}}', "ignored: "),
+        ("json", b"[1]", "ignored: expected a JSON object"),
+        ("json", b"\xff{", "ignored: "),
+    ],
+)
+def test_what_a_client_sends_wrongly_is_reported_to_it(encoding, data, reason):
+    """As a status, which Foxglove shows; the run goes on."""
+    transport = FoxgloveTransport(port=0)
+    with running(transport, "flat", seed=3) as node:
+        client = FoxgloveClient(transport.port)
+        client.publish("/rover/cmd_vel", TWIST, data, encoding)
+        found = client.until(lambda op, facts: op == "status" and "/rover/cmd_vel" in facts["message"])
+        assert found["message"].startswith(f"/rover/cmd_vel: {reason}")
+        assert found["level"] == 1
+        tick = node.sim.tick
+        client.until(lambda op, facts: op == TIME and node.sim.tick > tick)
+
+
+def test_reports_of_wrong_messages_do_not_flood_a_client(node, client):
+    bad = b"\x00\x01\x00\x00short"
+    for _ in range(50):
+        client.publish("/rover/cmd_vel", TWIST, bad)
+        client.publish("/drone/cmd_vel", TWIST, b"[1]", "json")
+    client.call("/sim/pause", BOOL, data=False)
+    client.until(lambda op, facts: op == TIME)
+    assert 2 <= len(client.statuses) <= 2 * 10  # once a second of each topic
+
+
 def test_parameters_are_read_and_set_and_a_wrong_value_is_refused(node, client):
     everything = client.parameters(op="getParameters", parameterNames=[])
     assert {"seed", "real_time_factor", "rover.max_v"} <= set(everything)
