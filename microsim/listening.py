@@ -26,7 +26,7 @@ class Listener:
     timing: Callable[[float, float], None] | None = None  # duration and lateness of each tick [s]; of a `Runner`
     restarts: Callable[[Simulation], None] | None = None  # a `Runner` continues with a simulation at its start
     steps: Callable[[Messages], None] | None = None  # what a call of `Simulation.step` returns
-    jumps: Callable[[], None] | None = None  # the simulation of a `Runner` is at another tick: it went back in time
+    jumps: Callable[[], None] | None = None  # the simulation of a `Runner` went to another tick
     waits: Callable[[int, str, str, float], None] | None = None  # tick, topic, nodes of a reply; waited for it [s]
     every_s: float | None = None  # simulated time between two calls of `messages`, at most; None: any
 

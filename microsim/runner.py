@@ -261,7 +261,7 @@ class Runner:
         self.listeners.restart(sim)
 
     def jump(self) -> None:
-        """The same simulation is at another tick: somebody went back in time."""
+        """The same simulation is at another tick: it went back in time, or to a saved state."""
         self._counted = 0
         self._begin_lap()
         self.listeners.jump()

@@ -154,7 +154,7 @@ def _precompile(scenario: Scenario, plan: Plan, chosen: Chosen) -> None:
 
 
 def rehearsal(sim: Simulation, attachments: Sequence[Attachment], chosen: Chosen) -> None:
-    """The first second, as fast as possible and without anybody who sees it."""
+    """The first second, as fast as possible, seen by no user."""
     from microsim.runner import Runner
 
     run = Run(Runner(sim, 0.0), Plan("rehearsal", attachments=attachments), chosen)
