@@ -1,7 +1,8 @@
 """Parts by name: each is one constant in one file, whether it ships with MicroSim or not.
 
-A part (a sensor, robot, generator, fault, metric, input, command or task) is found
-- built in: in a module of its package; small parts share one, and its constant is a tuple of them,
+A part (a sensor, robot, generator, fault, metric, input, command, task or attachment) is found
+- built in: in a module of its package, or, of attachments, in the module `attachment` of each folder of the package;
+  small parts share one, and its constant is a tuple of them,
 - by entry point, in the group of its kind, or
 - in a `*.py` file of a folder that the user named under `plugins:` or on the command line, or in a file named there.
 Nothing outside the package is imported unless a name is requested that is not built in.
@@ -84,6 +85,7 @@ class Registry(Generic[Part]):
     is_part: Callable[[Any], bool]
     name_of: Callable[[Any], str] = lambda part: str(part.name)
     order: Callable[[Any], Any] = lambda part: 0  # of the built-in ones
+    in_folders: str = ""  # name of the module in each folder of `package` that may hold some; empty: in its own modules
     _built_in: dict[str, Part] = field(default_factory=dict)
 
     @property
@@ -91,15 +93,21 @@ class Registry(Generic[Part]):
         """Those that ship with MicroSim."""
         if not self._built_in and self.package:
             from importlib import import_module
-            from pkgutil import iter_modules
 
-            home = import_module(self.package)
-            names = [found.name for found in iter_modules(home.__path__) if not found.name.startswith("_")]
-            modules = [import_module(f"{self.package}.{name}") for name in names]
+            modules = [import_module(name) for name in self._modules(import_module(self.package))]
             held = [getattr(module, self.constant) for module in modules if hasattr(module, self.constant)]
             parts = [part for each in held for part in (each if isinstance(each, tuple) else (each,))]
             self._built_in = {self.name_of(part): part for part in sorted(parts, key=self.order)}
         return self._built_in
+
+    def _modules(self, home: ModuleType) -> list[str]:
+        from pkgutil import iter_modules
+
+        if self.in_folders:
+            files = [file for folder in home.__path__ for file in Path(folder).glob(f"*/{self.in_folders}.py")]
+            return [f"{self.package}.{file.parent.name}.{self.in_folders}" for file in sorted(files)]
+        found = [each.name for each in iter_modules(home.__path__) if not each.name.startswith("_")]
+        return [f"{self.package}.{name}" for name in found]
 
     def find(self, name: str, folders: Folders = ()) -> Part | None:
         """The part of that name, or None when there is none."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from microsim.cli.command import ROS_ARGS, Commands, with_values_left_out
+from microsim.cli.command import ROS_ARGS, Commands
 from microsim.cli.terminal import WRONG_INPUT, guarded_output, prepare_streams
 from microsim.errors import (
     BundleError,
@@ -70,7 +70,7 @@ def main(*command: str) -> NoReturn:
             _import_help()
             Commands.lists_names_only = arguments in ([], ["-h"], ["--help"])
         with guarded_output():
-            app(with_values_left_out(arguments), prog_name="microsim")
+            app(arguments, prog_name="microsim")
     except MicroSimError as error:
         typer.echo(_explained(error), err=True)
         if isinstance(error, UntrustedError) and arguments:

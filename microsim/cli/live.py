@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
 import typer
 
-from microsim.cli.command import ROS_ARGS, JsonOption, argument, flag, option
+from microsim.cli.command import ROS_ARGS, JsonOption
 from microsim.cli.terminal import FAILED, GOOD, has_unicode, interruptible, note, print_json, warn
+from microsim.options import argument, flag, option
 
 if TYPE_CHECKING:
     from microsim.ros2.client.client_node import ClientNode

@@ -10,10 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from fractions import Fraction
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
@@ -23,7 +20,6 @@ from microsim.processes import ChildProcess, answering, usable_cores
 if TYPE_CHECKING:
     from rich.status import Status
 
-    from microsim.runner import Runner
     from microsim.scenario import Scenario
 
 COMPILING = "compiling kernels"
@@ -52,18 +48,6 @@ def precompile_scenario(scenario: Scenario, short_run: Callable[[], None], prefi
         short_run()  # compiles what is left
 
     precompile(f"{prefix}{_parts_of(scenario)}", both)
-
-
-def first_second(runner: Runner, is_recorded: bool) -> None:
-    """Of a run, as fast as possible. The thread that writes a recording compiles too: its queue could overflow."""
-    runner.set_rtf(0.0)
-    with ExitStack() as stack:
-        if is_recorded:
-            from microsim.recording.recorder import Recorder
-
-            folder = stack.enter_context(TemporaryDirectory(prefix="microsim-"))
-            stack.enter_context(Recorder(Path(folder) / "bag", runner.sim))
-        runner.run(min(runner.sim.clock.ticks_in(Fraction(1)), 600))
 
 
 def _parts_of(scenario: Scenario) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from microsim.errors import ScenarioWarning, UsageError
+from microsim.errors import ScenarioWarning
 
 if TYPE_CHECKING:
     from microsim.runner import Runner
@@ -152,13 +152,6 @@ def tell(text: str) -> None:
     """On stdout: how it went, when it went well."""
     if not is_quiet():
         print(text)
-
-
-def check_can_write(name: str, file: Path | None) -> None:
-    """Refuse, before the work, a file of that option that could not be written after it."""
-    if file is not None and (file.is_dir() or not file.parent.is_dir()):
-        what = "it is a folder" if file.is_dir() else f"there is no folder {file.parent}"
-        raise UsageError(f"{name} {file}: {what}")
 
 
 def print_json(facts: Any) -> None:

@@ -369,18 +369,16 @@ class History:
 
     def attach(self, runner: Runner) -> None:
         """Look after each portion of ticks, and let portions be no longer than the interval."""
-        self._runner = runner
-        runner.longest_chunk = min(runner.longest_chunk, max(1, round(self.every_s / runner.sim.clock.dt)))
-        runner.listen(messages=self.tap)
+        runner.listen(messages=lambda messages: self.look(runner.sim), restarts=self._begin, every_s=self.every_s)
 
-    def tap(self, messages: Sequence[Message]) -> None:
-        self.look(self._runner.sim)
+    def _begin(self, sim: Simulation) -> None:
+        self._ring.clear()
+        self._next = sim.tick
 
     def look(self, sim: Simulation) -> None:
         """Take a snapshot if it is time for one."""
-        if self._ring and sim.tick < self._ring[-1][0]:  # reset, or gone back in time
-            self._ring.clear()
-            self._next = sim.tick
+        if self._ring and sim.tick < self._ring[-1][0]:  # gone back in time, with or without a runner
+            self._begin(sim)
         if sim.tick < self._next:
             return
         self._ring.append((sim.tick, sim.snapshot()))

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import microsim
 from microsim.check.node_check import NodeCheck, check_node, conditions, first_differences
-from microsim.cli.commands.run import RunOptions, run
+from microsim.cli import app
 from microsim.ros2.microsim_node import MicroSimNode, start_node
 from microsim.ros2.transport.dds import DdsTransport
 from microsim.runner import Watcher
@@ -133,6 +134,10 @@ def test_a_node_that_faults_stop_and_kill_gives_one_digest_which_is_another_than
 
 def test_faults_of_nodes_need_a_node_that_the_run_starts() -> None:
     with pytest.raises(microsim.errors.UsageError, match="a run without --with COMMAND does not support node:pause"):
-        run(RunOptions("flat", duration=1.0, rtf=0.0, inject=["node:pause@1s-2s"], quiet=True))
+        quick_run("--inject", "node:pause@1s-2s")
     with pytest.raises(microsim.errors.UsageError, match="--with starts a ROS 2 node: leave out --transport none"):
-        run(RunOptions("flat", duration=1.0, rtf=0.0, with_node="true", quiet=True))
+        quick_run("--with", "true")
+
+
+def quick_run(*options: str) -> None:
+    CliRunner().invoke(app, ["run", "flat", "--duration", "1", "--rtf", "0", "-q", *options], catch_exceptions=False)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typing_extensions import TypedDict
 
-from microsim.cli.command import Command, JsonOption, argument, flag, option, with_options
+from microsim.cli.command import Command, JsonOption, with_options
 from microsim.cli.json_schemas import MessageOutput, NamesOutput
 from microsim.cli.live import (
     PANEL,
@@ -30,6 +30,7 @@ from microsim.cli.live import (
     yaml_text,
 )
 from microsim.cli.terminal import FAILED, GOOD, print_json
+from microsim.options import argument, flag, option
 
 action = typer.Typer(no_args_is_help=True, help="List actions of any ROS 2 network, and send goals.")
 

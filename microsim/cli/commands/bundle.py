@@ -22,12 +22,13 @@ from microsim.cli.bundle_sources import (
     refuse_existing,
     route,
 )
-from microsim.cli.command import Command, JsonOption, PluginsOption, argument, flag, option, size, with_options
+from microsim.cli.command import Command, JsonOption, PluginsOption, with_options
 from microsim.cli.edit_options import edit
 from microsim.cli.json_schemas import BundleOutput
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import ShareProgress, print_json
 from microsim.errors import UsageError, os_errors
+from microsim.options import argument, flag, option, size
 from microsim.paths import world_templates
 
 if TYPE_CHECKING:

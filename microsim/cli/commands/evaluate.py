@@ -16,13 +16,12 @@ from microsim.cli.command import (
     QuietOption,
     ResultJsonOption,
     WorldThreadsOption,
-    flag,
-    option,
     seed_value,
 )
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import FAILED, GOOD, Bar, interruptible, print_json, tell, warn
 from microsim.errors import UsageError
+from microsim.options import flag, option
 
 if TYPE_CHECKING:
     from microsim.learning.evaluation import Episodes

@@ -8,8 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
-from microsim.cli.command import Command, argument, flag, option
+from microsim.cli.command import Command
 from microsim.errors import MissingExtraError, UsageError, install_hint
+from microsim.options import argument, flag, option
 from microsim.registry import code_only_from
 
 _HTTP = "Serve HTTP on this port of this machine instead of stdio; 0: any free port."

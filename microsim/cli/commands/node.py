@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 from typing_extensions import TypedDict
 
-from microsim.cli.command import Command, JsonOption, argument, flag, with_options
+from microsim.cli.command import Command, JsonOption, with_options
 from microsim.cli.json_schemas import NamesOutput
 from microsim.cli.live import PANEL, AllOption, CountOption, Ros2Names, Ros2Options, connected, explain_nothing
 from microsim.cli.terminal import print_json
+from microsim.options import argument, flag
 
 if TYPE_CHECKING:
     from microsim.ros2.transport.graph_view import GraphEndpoint

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typing_extensions import NotRequired, TypedDict
 
-from microsim.cli.command import Command, JsonOption, argument, flag, option, with_options
+from microsim.cli.command import Command, JsonOption, with_options
 from microsim.cli.live import PANEL, Ros2Names, Ros2Options, connected, json_text, yaml_text
 from microsim.cli.terminal import note, print_json
 from microsim.errors import UsageError, os_errors
+from microsim.options import argument, flag, option
 
 if TYPE_CHECKING:
     from microsim.ros2.client.remote_node import RemoteParameters

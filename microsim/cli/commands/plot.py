@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from microsim.cli.command import BagArgument, Command, option
+from microsim.cli.command import BagArgument, Command
+from microsim.options import option
 from microsim.paths import with_name_of_its_own
 
 

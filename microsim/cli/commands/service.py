@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 import typer
 from typing_extensions import TypedDict
 
-from microsim.cli.command import Command, JsonOption, argument, option, with_options
+from microsim.cli.command import Command, JsonOption, with_options
 from microsim.cli.json_schemas import MessageOutput, NamesOutput
 from microsim.cli.live import (
     PANEL,
@@ -29,6 +29,7 @@ from microsim.cli.live import (
     type_and_values,
 )
 from microsim.cli.terminal import print_json
+from microsim.options import argument, option
 
 
 class ServiceOutput(TypedDict):

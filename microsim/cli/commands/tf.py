@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typing_extensions import TypedDict
 
-from microsim.cli.command import Command, JsonOption, argument, option
+from microsim.cli.command import Command, JsonOption
 from microsim.cli.live import PANEL, OnceOption, connected, json_text
 from microsim.cli.terminal import print_json
 from microsim.errors import UsageError
+from microsim.options import argument, option
 
 if TYPE_CHECKING:
     from microsim.ros2.client.transform_buffer import Transform

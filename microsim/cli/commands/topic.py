@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 import typer
 from typing_extensions import TypedDict
 
-from microsim.cli.command import Command, JsonOption, argument, flag, option, with_options
+from microsim.cli.command import Command, JsonOption, with_options
 from microsim.cli.json_schemas import MessageOutput, NamesOutput
 from microsim.cli.live import (
     LONGEST,
@@ -38,6 +38,7 @@ from microsim.cli.live import (
 )
 from microsim.cli.terminal import note, print_json
 from microsim.errors import UsageError
+from microsim.options import argument, flag, option
 
 if TYPE_CHECKING:
     from microsim.messages.topics import Qos

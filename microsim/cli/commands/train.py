@@ -15,13 +15,12 @@ from microsim.cli.command import (
     QuietOption,
     ResultJsonOption,
     WorldThreadsOption,
-    argument,
-    option,
     seed_value,
 )
 from microsim.cli.precompile import compiling
-from microsim.cli.terminal import GOOD, Interrupts, check_can_write, interrupts_end_the_run, note, print_json, tell
+from microsim.cli.terminal import GOOD, Interrupts, interrupts_end_the_run, note, print_json, tell
 from microsim.errors import UsageError
+from microsim.options import argument, check_can_write, option
 from microsim.registry import trust
 
 if TYPE_CHECKING:

@@ -11,10 +11,11 @@ from typing import Annotated, Any
 
 from typing_extensions import NotRequired, TypedDict
 
-from microsim.cli.command import Command, JsonOption, PluginsOption, argument
+from microsim.cli.command import Command, JsonOption, PluginsOption
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import GOOD, WRONG_INPUT, print_json
 from microsim.errors import MicroSimError, Problem, ScenarioError, ScenarioWarning
+from microsim.options import argument
 
 
 def validate(

@@ -280,7 +280,7 @@ def radio_facts(links: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(("links", "shown", "last"), [(10, 10, "r9 → base"), (13, 11, "… and 3 more links: --json")])
 def test_the_summary_says_how_many_radio_links_it_leaves_out(links: int, shown: int, last: str) -> None:
-    from microsim.cli.commands.run import summary
+    from microsim.cli.runs import summary
 
     facts = {"scenario": "s", "seed": 1, "rtf": 1.0, "ticks": 60, "sim_s": 1.0, "wall_s": 1.0, "messages": 9}
     lines = summary({**facts, "radio": radio_facts(links), "ignored": {}}).splitlines()

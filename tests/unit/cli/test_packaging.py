@@ -209,7 +209,7 @@ def test_in_a_ros_2_workspace_the_libraries_themselves_are_installed(installed: 
     ("module", "extra", "arguments"),
     [
         ("microsim.cli.commands.mcp", "mcp", ["mcp", "."]),
-        ("microsim.foxglove", "foxglove", ["run", "--transport", "none", "--foxglove", "0"]),
+        ("microsim.foxglove.transport", "foxglove", ["run", "--transport", "none", "--foxglove", "0"]),
     ],
 )
 def test_a_command_names_the_extra_that_it_needs(

@@ -54,13 +54,15 @@ def test_a_scenario_is_compiled_once(monkeypatch) -> None:
 def test_the_first_second_of_a_recorded_run_compiles_what_writes_it() -> None:
     """In a process of its own: here another test may have recorded before."""
     program = """
+from pathlib import Path
 from microsim import Simulation
-from microsim.cli.precompile import first_second
+from microsim.cli.runs import rehearsal
+from microsim.recording.attachment import Recording, RecordingOptions
 from microsim.recording.chunk_assembly import _transcribe
-from microsim.runner import Runner
+from microsim.shipped import Chosen
 
-for is_recorded in (False, True):
-    first_second(Runner(Simulation("flat")), is_recorded)
+for folder in (None, Path("never_made")):
+    rehearsal(Simulation("flat"), [Recording(RecordingOptions(folder))], Chosen())
     print(len(_transcribe.signatures))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -19,12 +19,13 @@ from websockets.sync.client import connect
 import microsim
 from microsim import messages as wire
 from microsim.cli import app
-from microsim.cli.command import with_values_left_out
+from microsim.cli.command import Commands
 from microsim.errors import UsageError
-from microsim.foxglove import FoxgloveTransport, JoinedTransports
+from microsim.foxglove.transport import FoxgloveTransport
 from microsim.messages.topics import Qos
 from microsim.paths import data_folder
 from microsim.ros2.microsim_node import start_node
+from microsim.ros2.transport.joined import JoinedTransports
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -362,10 +363,21 @@ def test_an_address_that_is_taken_is_refused(node):
         FoxgloveTransport(port=port)
 
 
-def test_the_port_may_be_left_out():
-    assert with_values_left_out(["run", "--foxglove", "--seed", "3"]) == ["run", "--foxglove=8765", "--seed", "3"]
-    assert with_values_left_out(["run", "flat", "--foxglove"]) == ["run", "flat", "--foxglove=8765"]
-    assert with_values_left_out(["run", "--foxglove", "9000"]) == ["run", "--foxglove", "9000"]
+@pytest.mark.parametrize(
+    ("words", "port", "seed", "scenario"),
+    [
+        (["--foxglove", "--seed", "3"], 8765, 3, None),
+        (["flat", "--foxglove"], 8765, None, "flat"),
+        (["--foxglove", "9000"], 9000, None, None),
+        (["--foxglove=9000", "flat"], 9000, None, "flat"),
+        (["flat"], None, None, "flat"),
+        ([], None, None, None),
+    ],
+)
+def test_the_port_may_be_left_out(words: list[str], port: int | None, seed: int | None, scenario: str | None) -> None:
+    given = Commands(name="microsim").get_command(None, "run").make_context("run", words).params
+    (found,) = (value for name, value in given.items() if name.endswith("_foxglove"))
+    assert (found, given["seed"], given["scenario"]) == (port, seed, scenario)
 
 
 def test_a_run_from_the_command_line_is_served_and_ends_with_it():

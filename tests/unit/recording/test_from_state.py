@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from microsim.cli import app
-from microsim.cli.run_parts import resume
 from microsim.errors import UsageError
 from microsim.messages.outbox import Message
+from microsim.recording.attachment import resume
 from microsim.recording.bag_io import open_bag
 from microsim.recording.state_file import SnapshotError, save_state
 from microsim.runner import Runner
@@ -122,7 +122,7 @@ def test_a_node_that_resumes_has_the_robots_and_the_settings_of_the_state(tmp_pa
     save_state(tmp_path / "at.state", sim.snapshot())
     stage = Stage(WORLD)
     stage.controller.listen("/scout/odom", "nav_msgs/msg/Odometry")
-    resume(tmp_path / "at.state", stage.node.runner, stage.node)
+    resume(tmp_path / "at.state", stage.node.runner)
     stage.controller.twist("scout", x=1.0)
     stage.tick(60)
     assert stage.node.sim.state("scout").v > 0.5
@@ -130,7 +130,7 @@ def test_a_node_that_resumes_has_the_robots_and_the_settings_of_the_state(tmp_pa
     asked = {"names": ["drone.wind_world_xyz"]}
     found = stage.call("/microsim/get_parameters", "rcl_interfaces/srv/GetParameters", **asked).values[0]
     assert found.double_array_value.tolist() == [1.5, 0.0, 0.0]
-    stage.node.reset()
+    stage.node.runner.reset()
     assert "scout" not in stage.node.sim.robots
 
 

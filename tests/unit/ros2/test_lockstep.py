@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 import microsim
 from microsim import messages as wire
-from microsim.cli.commands.run import RunOptions, TransportChoice, run
-from microsim.cli.run_parts import with_gates
+from microsim.attachment import Plan
+from microsim.cli import app
 from microsim.errors import MicroSimError
 from microsim.messages.topics import Qos
 from microsim.ros2.gate_state import GateProposal
@@ -495,7 +496,7 @@ def test_a_sweep_refuses_a_scenario_with_gates() -> None:
 )
 def test_gates_of_the_command_line_are_checked(text: str, part: str) -> None:
     with pytest.raises(MicroSimError) as caught:
-        run(RunOptions("flat", lockstep=[text], transport=TransportChoice.none))
+        CliRunner().invoke(app, ["run", "flat", "--lockstep", text, "--transport", "none"], catch_exceptions=False)
     assert part in str(caught.value)
 
 
@@ -517,4 +518,6 @@ def test_a_proposal_does_not_wait_at_the_gates_of_the_scenario() -> None:
     GateProposal(loop.node)
     loop.runner.run(10)
     assert loop.sim.tick == 10
-    assert not with_gates(microsim.load_scenario(world(ROVER)), []).lockstep
+    plan = Plan("run", microsim.load_scenario(world(ROVER)))
+    plan.use_gates([])
+    assert not microsim.load_scenario(plan.scenario).lockstep
