@@ -3,7 +3,9 @@
 DURATION ?= 60
 SCENARIO ?= showcase
 DEMO     ?= oval
-WORKERS  ?= 2
+# Tests wait for a third of their time, for processes and networks: two more than there are cores keep these busy.
+WORKERS  ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
+BUSY     ?= 4
 ARGS     ?=
 
 SUPPORTED := python3 python3.11 python3.12 python3.13 python3.10
@@ -13,6 +15,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 READY := $(VENV)/.ready
 FAST  := -m "not slow and not bench and not aarch64 and not interop and not learning and not gpu"
+SPLIT  = -n $(WORKERS) --dist worksteal # neighbours stay together, and share what their file prepares
 QUICK := $(shell cat tests/quick.txt)
 CODE  := microsim tests benchmarks examples docs launch setup.py
 METADATA := setup.py setup.cfg pyproject.toml microsim/version.py
@@ -22,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run demo test quick test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 interop learning packaging dist hooks clean distclean
+.PHONY: help setup run demo test times test-loaded quick test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 environments interop learning packaging dist lock hooks clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,13 +37,20 @@ demo: $(READY)-view ## See a demo in the browser, and drive (DEMO=oval ARGS=)
 	@$(BIN)/microsim demo $(DEMO) --open $(ARGS)
 
 test: $(READY)-dev ## Run the fast tests (ARGS= goes to pytest)
-	@$(BIN)/python -m pytest -n $(WORKERS) $(FAST) $(ARGS)
+	@$(BIN)/python -m pytest $(SPLIT) $(FAST) $(ARGS)
+
+times: $(READY)-dev ## Run the fast tests and print where their time goes (ARGS= goes to pytest)
+	@$(BIN)/python -m pytest -q -p tests.times $(SPLIT) $(FAST) $(ARGS)
+	@$(BIN)/python -m tests.times
+
+test-loaded: $(READY)-dev ## Run the fast tests beside busy processes: none may depend on time (BUSY=4 ARGS=)
+	@$(BIN)/python -m tests.loaded $(BUSY) $(FAST) $(ARGS)
 
 quick: $(READY)-dev ## Run a representative part of the tests, in under a minute
-	@$(BIN)/python -m pytest -q -n $(WORKERS) $(FAST) $(QUICK) $(ARGS)
+	@$(BIN)/python -m pytest -q $(SPLIT) $(FAST) $(QUICK) $(ARGS)
 
 test-all: $(READY)-dev ## Run the slow tests too
-	@$(BIN)/python -m pytest -n $(WORKERS) -m "not bench and not aarch64 and not learning and not gpu" $(ARGS)
+	@$(BIN)/python -m pytest $(SPLIT) -m "not bench and not aarch64 and not learning and not gpu" $(ARGS)
 
 check: static test ## Everything before a commit: format, lint, types, layers, tests
 
@@ -69,7 +79,7 @@ layers: $(READY)-dev ## Check that imports point down the layers
 # Compiled kernels run outside Python, where coverage sees nothing: measure with the compiler off. The documentation's examples
 # show how fast things are, so they are left out.
 coverage: $(READY)-dev ## Measure test coverage; microsim/engine must reach 95 %
-	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(WORKERS) $(FAST) tests/unit tests/acceptance --ignore tests/unit/cli/test_docs.py --ignore tests/unit/cli/test_cli.py --ignore tests/unit/view/test_demos.py --cov --cov-report= $(ARGS)
+	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest $(SPLIT) $(FAST) tests/unit tests/acceptance --ignore tests/unit/cli/test_docs.py --ignore tests/unit/cli/test_cli.py --ignore tests/unit/view/test_demos.py --cov --cov-report= $(ARGS)
 	@$(BIN)/coverage report --include 'microsim/engine/*' --fail-under 95
 	@$(BIN)/coverage html --directory .cache/coverage --quiet && echo "line by line: .cache/coverage/index.html"
 
@@ -89,9 +99,13 @@ docs: $(READY)-docs ## Build the documentation in docs/_build/html
 aarch64: $(READY)-dev ## On an emulated arm64 processor: compare digests, and drive a node over DDS
 	@tests/aarch64/check.sh
 
+environments: $(READY)-dev # of interop and learning
+	@tests/interop/setup.sh >/dev/null
+	@tests/learning/setup.sh >/dev/null
+
 interop: $(READY)-dev ## Test against real rclpy from PyPI, in .cache/rclpy-venv (two minutes the first time)
 	@tests/interop/setup.sh >/dev/null
-	@MICROSIM_NEED_RCLPY=1 $(BIN)/python -m pytest -n $(WORKERS) -m interop tests/interop $(ARGS)
+	@MICROSIM_NEED_RCLPY=1 $(BIN)/python -m pytest $(SPLIT) -m interop tests/interop $(ARGS)
 
 learning: $(READY)-dev ## Test training and the adapters with torch, in .cache/learning-venv (a minute or two the first time)
 	@tests/learning/setup.sh >/dev/null
@@ -102,6 +116,11 @@ packaging: $(READY) ## Install with pip and with colcon into scratch folders and
 
 dist: $(READY) ## Build an sdist and a wheel into dist/, and try each in an empty environment
 	@tests/packaging/dist.sh
+
+lock: $(READY)-dev ## Write the newest exact versions for development into dev.lock
+	@{ echo "# Exact versions for development, on every supported Python and system; make lock writes them anew."; \
+	   $(INDEX) $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --no-header --no-annotate --extra dev --extra docs setup.py; } >dev.lock.part
+	@mv dev.lock.part dev.lock
 
 hooks: $(READY)-dev ## Check every commit with pre-commit
 	@$(BIN)/pre-commit install
@@ -119,7 +138,8 @@ setup: $(READY)-dev ## Only set up .venv for development
 
 # uv installs four times as fast as pip. Where it cannot be had, or cannot find a package as pip is configured to, pip does it.
 PIP := $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check
-UV  := VIRTUAL_ENV=$(VENV) UV_DEFAULT_INDEX="$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null || echo https://pypi.org/simple)}" $(BIN)/uv pip install --quiet
+INDEX = UV_DEFAULT_INDEX="$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null || echo https://pypi.org/simple)}"
+UV  = VIRTUAL_ENV=$(VENV) $(INDEX) $(BIN)/uv pip install --quiet
 
 define install # $(1): extras such as [dev]
 	@$(call venv)

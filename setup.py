@@ -17,15 +17,18 @@ DATA_FOLDERS = ("launch", "rviz", "layouts", "urdf", "scenarios", "missions", "w
 
 # viser checks no Origin and draws another page in its next minor version: view/web/page/access.py and page.css are
 # made for this one
-VIEW = ["viser>=1.1,<1.2", "yourdfpy", "xacrodoc"]
+VIEW = ["viser>=1.1,<1.2", "yourdfpy>=0.0.56", "xacrodoc>=1.0"]
 
 FOXGLOVE = ["foxglove-sdk>=0.16"]
 
 MCP = ["mcp>=2,<3"]
 
-CAPTURE = ["scipy", "scikit-image", "fast-simplification"]  # `microsim bundle from-capture`
+CAPTURE = ["scipy>=1.11.4", "scikit-image>=0.22", "fast-simplification>=0.1.9"]  # `microsim bundle from-capture`
 
-ROADS = ["lanelet2>=1.2; platform_system == 'Linux' and platform_machine == 'x86_64'", "scipy"]  # `bundle from-roads`
+ROADS = [
+    "lanelet2>=1.2; platform_system == 'Linux' and platform_machine == 'x86_64'",
+    "scipy>=1.11.4",
+]  # `bundle from-roads`
 
 RL = ["gymnasium>=1.0", "pettingzoo>=1.24"]
 
@@ -38,25 +41,28 @@ TEST = [
     *VIEW,
     *MCP,
     *FOXGLOVE,
-    "websockets",
-    "playwright",
-    "pytest>=8",
-    "pytest-cov",
-    "pytest-xdist",
-    *("nbclient", "nbformat", "ipykernel"),  # run docs/notebooks
-    "hypothesis",
-    "matplotlib",
-    "mcap",
-    "pymap3d",
-    "mpmath",
-    "jsonschema",
-    "catkin_pkg",
-    "setuptools",
+    "websockets>=14",
+    "playwright>=1.48",
+    "pytest>=8.2",
+    "pytest-cov>=5",
+    "pytest-xdist>=3.6",
+    *("nbclient>=0.10", "nbformat>=5.10", "ipykernel>=6.29"),  # run docs/notebooks
+    "hypothesis>=6.110",
+    "matplotlib>=3.8",
+    "mcap>=1.2",
+    "pymap3d>=3.1",
+    "mpmath>=1.3",
+    "jsonschema>=4.22",
+    "catkin_pkg>=1.0",
+    "setuptools>=64",
     "embreex>=4.4; platform_machine == 'x86_64'",  # a second opinion on rays
-    "pyarrow",
-    "ray",
+    "pyarrow>=17",
+    "ray>=2.40",
     # compile the code of GPUs, to look at it; they need no GPU
-    *(f"{name}; platform_system == 'Linux' and platform_machine == 'x86_64'" for name in ("numba-cuda", "nvidia-nvvm")),
+    *(
+        f"{name}; platform_system == 'Linux' and platform_machine == 'x86_64'"
+        for name in ("numba-cuda>=0.30", "nvidia-nvvm>=13")
+    ),
 ]
 
 # where there are wheels; elsewhere ROS 2 must be installed, and rclpy is used
@@ -99,7 +105,6 @@ setup(
     long_description_content_type="text/markdown",
     author="The MicroSim developers",
     maintainer="The MicroSim developers",
-    maintainer_email="microsim@users.noreply.example.org",
     license="Apache-2.0",
     keywords=["robotics", "simulation", "ROS 2", "deterministic"],
     classifiers=[
@@ -127,23 +132,23 @@ setup(
     data_files=list(data_files()),
     zip_safe=False,  # numba caches compiled kernels beside the sources
     install_requires=[
-        "numpy",
-        "numba",
+        "numpy>=1.26",
+        "numba>=0.60",
         "rosbags>=0.11,<0.12",
-        "backports.zstd; python_version < '3.14'",
+        "backports.zstd>=1.0; python_version < '3.14'",
         CYCLONE_DDS,
         "pydantic>=2.11",
-        "ruamel.yaml",
-        "shapely>=2",
-        "pillow",
-        "typing_extensions",
-        "typer",
-        "rich<15",
+        "ruamel.yaml>=0.18",
+        "shapely>=2.0",
+        "pillow>=10.1",
+        "typing_extensions>=4.12",
+        "typer>=0.15",
+        "rich>=13.7,<15",
     ],
     extras_require={
         "test": TEST,
-        "dev": [*TEST, "mypy", "ruff", "import-linter", "pre-commit"],
-        "plot": ["matplotlib"],
+        "dev": [*TEST, "mypy>=1.15", "ruff>=0.11", "import-linter>=2.1", "pre-commit>=4"],
+        "plot": ["matplotlib>=3.8"],
         "rl": RL,
         "train": TRAIN,
         "onnx": ["onnx>=1.16"],
@@ -153,9 +158,9 @@ setup(
         "mcp": MCP,
         "foxglove": FOXGLOVE,
         "gpu": [f"{name}; platform_system != 'Darwin'" for name in ("cupy-cuda12x>=13", "numba-cuda[cu12]>=0.30")],
-        "sweep": ["pyarrow"],  # parquet; .csv needs nothing
-        "ray": ["ray"],
-        "docs": ["sphinx", "furo", "myst-parser"],
+        "sweep": ["pyarrow>=17"],  # parquet; .csv needs nothing
+        "ray": ["ray>=2.40"],
+        "docs": ["sphinx>=7.3", "furo>=2024.8.6", "myst-parser>=4"],
         "bench": ["ir-sim==2.12.*", "mujoco"],
         "bench-torch": ["vmas", "gsplat==1.5.3", "torch"],  # in its own environment: benchmarks/peers/torch_setup.sh
     },

@@ -78,7 +78,10 @@ def _cameras() -> list[Result]:
     size = {"width": 64, "height": 64}
     camera = {"hz": 10, "resolution": size, "latency_ms": {"mean": 0, "jitter": 0, "drop_probability": 0}}
     scenario = _scenario(drone=_robot(camera=camera, start={"map_pose": {"x": 50, "y": 50, "z": 12}}))
-    hills = {"size_xy_cells": [100, 100], "elevation": {"generate": "hills", "amplitude_m": 2, "wavelength_m": 20}}
+    hills = {
+        "size_xy_cells": [100, 100],
+        "elevation": {"generate": "hills", "seed": 1, "amplitude_m": 2, "wavelength_m": 20},
+    }
     results = []
     for n, ground in ((4096, "level ground"), (65_536, "level ground"), (4096, "hills")):
         batch = _moving({**scenario, "map": hills} if ground == "hills" else scenario, n)

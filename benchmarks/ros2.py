@@ -164,8 +164,8 @@ def _without_gates() -> list[Result]:
 
     class Ungated(Runner):
         def _advance(self, count: int, before: float) -> None:
-            assert self.poll is not None
-            self.poll(0.0)
+            for source in self.sources:
+                source(0.0)
             count = 0 if self.paused or self.is_stopping else 1
             messages = self.sim.step(count)
             self.advanced_s += count * self.pacer.tick_s

@@ -64,6 +64,7 @@ def generate_launch_description() -> LaunchDescription:
             _argument(
                 "record", "", "record all messages and commands, from tick 0, into this new folder; empty: do not"
             ),
+            _argument("plugins", "", "folders of plug-ins whose code may run, with a colon between them; empty: none"),
             OpaqueFunction(function=_start),
         ]
     )
@@ -91,7 +92,9 @@ def _start(context: LaunchContext) -> list:
     drives = _is_world(given("scenario"))
     profile = SHARE / "rviz" / ("microsim_drive.rviz" if drives else "microsim_view.rviz")
     if shows_rviz:
-        actions.append(_rviz(namespace, given("rviz_config") or _fitted(profile, given("scenario")), sim_time))
+        actions.append(
+            _rviz(namespace, given("rviz_config") or _fitted(profile, given("scenario"), _folders(given)), sim_time)
+        )
     if switch("use_robot_state_publisher", shows_rviz):
         models = [] if drives else [_robot_model(namespace, each, gives_frames, sim_time) for each in ROBOTS]
         actions += models or [_car_model(namespace, given("scenario"), sim_time)]
@@ -134,18 +137,23 @@ def _simulator(namespace: str, given: Callable[[str], str], others_give_frames: 
         raise RuntimeError(f"record:={record} already exists; choose another folder")
     if params_file and not Path(params_file).is_file():
         raise RuntimeError(f"params_file:={params_file} does not exist")
+    options = [*(["--record", record] if record else []), *(w for f in _folders(given) for w in ("--plugins", f))]
     return Node(
         package="microsim",
         executable="microsim",
         name="microsim",
         namespace=namespace,
         # the simulator records itself: a recorder of its own process would subscribe only after the first ticks
-        arguments=["run", "--record", record] if record else [],
+        arguments=["run", *options] if options else [],
         parameters=[*([params_file] if params_file else []), parameters],
         output="screen",
         additional_env={"PYTHONUNBUFFERED": "1"},
         on_exit=Shutdown(reason="the simulator ended"),
     )
+
+
+def _folders(given: Callable[[str], str]) -> list[str]:
+    return [folder for folder in given("plugins").split(":") if folder]
 
 
 def _whole(name: str, text: str) -> int:
@@ -209,8 +217,10 @@ def _car_sizes(world: str) -> dict[str, str]:
     """Arguments of the model for the car of this world: else its frames would differ from the simulator's."""
     try:
         from microsim import load_scenario
+        from microsim.registry import code_only_from
 
-        car = load_scenario(world).robots["ego"]
+        with code_only_from(()):  # a world bundle has none
+            car = load_scenario(world).robots["ego"]
     except Exception:  # whatever is wrong with the world, the simulator reports it
         return {}
     sizes = {name: str(getattr(car, f"{name}_m")) for name in ("wheelbase", "track", "wheel_radius")}
@@ -218,12 +228,14 @@ def _car_sizes(world: str) -> dict[str, str]:
     return {**sizes, **{f"{name}_xyz": " ".join(map(str, mount.xyz)) for name, mount in mounts.items()}}
 
 
-def _fitted(profile: Path, scenario: str) -> str:
+def _fitted(profile: Path, scenario: str, plugins: list[str]) -> str:
     """A copy of a profile whose grid and views fit the scenario's map, gone when the launch ends."""
     try:
+        from microsim.registry import code_only_from
         from microsim.ros2.rviz_profile import fitted
 
-        text = fitted(profile, scenario or "default")
+        with code_only_from(plugins):
+            text = fitted(profile, scenario or "default")
     except Exception:  # whatever is wrong with the scenario, the simulator reports it
         return str(profile)
     with tempfile.NamedTemporaryFile(

@@ -7,9 +7,7 @@ True
 >>> messages = sim.step(60)
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from microsim.version import __version__
@@ -60,31 +58,3 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """What Tab completion offers: the public names."""
     return __all__
-
-
-class _FormerModule(ModuleType):
-    """A module whose names were documented and are elsewhere now."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(import_module(_FORMER_MODULES[self.__name__]), name)
-
-
-_ENGINE_OF_0_1 = ("compiled", "components", "exact", "motion", "noise")
-_FORMER_MODULES = {
-    "microsim.faults.fault_kind": "microsim.faults",
-    "microsim.generators.generator": "microsim.generators",
-    "microsim.messages.inputs.input_kind": "microsim.messages.inputs",
-    "microsim.recording.bag": "microsim.recording.bag_io",
-    "microsim.recording.replay": "microsim.recording.bag_replay",
-    "microsim.ros2.robot_simulator.core": "microsim.ros2.robot_simulator_node",
-    "microsim.ros2.robot_simulator.moving": "microsim.ros2.robot_maps",
-    "microsim.ros2.robot_simulator.node": "microsim.ros2.robot_simulator_node",
-    "microsim.ros2.robot_simulator.settings": "microsim.ros2.robot_simulator_settings",
-    "microsim.ros2.sim_rover": "microsim.ros2.rover_node",
-    "microsim.scenario.robots": "microsim.robots.robot",  # this one and the next are of version 0.1
-    "microsim.sim": "microsim.engine",
-    **{f"microsim.sim.{name}": f"microsim.engine.{name}" for name in _ENGINE_OF_0_1},
-}
-sys.modules.update({name: _FormerModule(name) for name in _FORMER_MODULES})

@@ -3,22 +3,27 @@
 MicroSimError
  ├ ScenarioError             the scenario a user wrote cannot be run; lists every problem found
  │  ├ MissionError           the mission a user wrote cannot be run; lists every problem found
+ │  ├ UntrustedError         the scenario names folders of plug-ins that the user has not named
  │  ├ BundleError            the world bundle cannot be loaded; lists every problem found
  │  ├ MapError               a map, or a file of moving obstacles, cannot be used; lists every problem found
  │  └ SweepError             the sweep a user wrote cannot be run; lists every problem found
  ├ UsageError (ValueError)   a call that makes no sense: unknown robot, negative steps, payload too large
  │  └ MissingExtraError      … without an optional package that it needs; an ImportError too
  └ PluginError               a plug-in could not be loaded, or gave something unusable
+
+ScenarioWarning (UserWarning)   what was written can be run, but is probably a mistake
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 DISTRIBUTION = "microsim-ros2"  # for pip; "microsim" on PyPI is an unrelated project
 
@@ -79,6 +84,12 @@ class ScenarioError(MicroSimError):
         return type(self), (self.problems,)
 
 
+class UntrustedError(ScenarioError):
+    """The scenario names folders of plug-ins, which are code, that the user has not named."""
+
+    folders: tuple[str, ...] = ()
+
+
 class MissionError(ScenarioError):
     """The mission cannot be run. `problems` lists every reason."""
 
@@ -93,6 +104,24 @@ class BundleError(ScenarioError):
 
 class SweepError(ScenarioError):
     """The sweep cannot be run. `problems` lists every reason."""
+
+
+class ScenarioWarning(UserWarning):
+    """What was written can be run, but is probably a mistake: an angle in degrees. `problem` says where."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        super().__init__(": ".join(part for part in (problem.path, problem.explanation) if part))
+
+
+_SHOWN: dict[Any, Any] = {}  # Python shows each warning once
+
+
+def warn_of(problem: Problem) -> None:
+    """A `ScenarioWarning` at the line of the file that causes it."""
+    warnings.warn_explicit(
+        ScenarioWarning(problem), None, problem.file or "<scenario>", problem.line or 1, registry=_SHOWN
+    )
 
 
 @contextmanager

@@ -26,8 +26,10 @@ class Listener:
     timing: Callable[[float, float], None] | None = None  # duration and lateness of each tick [s]; of a `Runner`
     restarts: Callable[[Simulation], None] | None = None  # a `Runner` continues with a simulation at its start
     steps: Callable[[Messages], None] | None = None  # what a call of `Simulation.step` returns
+    jumps: Callable[[], None] | None = None  # the simulation of a `Runner` went to another tick
     # tick, topic, nodes of a reply; waited for it [s]; why it need not follow from the inputs alone, empty: it does
     waits: Callable[[int, str, str, float, str], None] | None = None
+    every_s: float | None = None  # simulated time between two calls of `messages`, at most; None: any
 
 
 class Listeners:
@@ -84,6 +86,16 @@ class Listeners:
         for each in self._all:
             if each.timing is not None:
                 each.timing(took_s, late_s)
+
+    def restart(self, sim: Simulation) -> None:
+        for each in self._all:
+            if each.restarts is not None:
+                each.restarts(sim)
+
+    def jump(self) -> None:
+        for each in self._all:
+            if each.jumps is not None:
+                each.jumps()
 
     def wait(self, tick: int, topic: str, nodes: str, waited_s: float, doubt: str = "") -> None:
         for each in self._all:

@@ -28,6 +28,31 @@ def data_folder() -> Path:
     raise MicroSimError(f"MicroSim's data files are not installed; looked for a folder 'scenarios' in:\n{places}")
 
 
+_PACKAGE = "package://microsim/"  # as ROS 2 writes it
+_NAMED = ("scenarios", "worlds")  # folders of shipped data whose files scenarios name
+
+
+def portable(path: Path) -> str:
+    """The name of a file or folder that means the same in every working directory.
+
+    An absolute path; for shipped data `package://microsim/...`, which also means the same on every machine.
+    """
+    path, shipped = path.resolve(), data_folder().resolve()
+    if any(path.is_relative_to(shipped / folder) for folder in _NAMED):
+        return _PACKAGE + path.relative_to(shipped).as_posix()
+    return str(path)
+
+
+def located(name: str | Path, folder: Path | None = None) -> Path:
+    """Where the file of a name is: of one that `portable` gave, or of a path relative to `folder`."""
+    text = str(name)
+    if not text.startswith(_PACKAGE):
+        return Path(text) if folder is None else folder / text
+    shipped = data_folder().resolve()
+    path = (shipped / text.removeprefix(_PACKAGE)).resolve()
+    return path if path.is_relative_to(shipped) else shipped / "missing"
+
+
 def _candidates() -> Iterator[Path]:
     package = Path(__file__).resolve().parent
     yield package.parent
@@ -36,6 +61,11 @@ def _candidates() -> Iterator[Path]:
     yield Path(sys.prefix) / "share" / "microsim"
     for prefix in filter(None, os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep)):
         yield Path(prefix) / "share" / "microsim"
+
+
+def with_name_of_its_own(path: Path) -> Path:
+    """The same path; `.` and `..`, beside which nothing can be named, as what they stand for."""
+    return path if path.name not in ("", "..") else path.resolve()
 
 
 def scenario_names() -> list[str]:

@@ -1,7 +1,8 @@
 """Parts by name: each is one constant in one file, whether it ships with MicroSim or not.
 
-A part (a sensor, robot, generator, fault, metric, input, command or task) is found
-- built in: in a module of its package; small parts share one, and its constant is a tuple of them,
+A part (a sensor, robot, generator, fault, metric, input, command, task or attachment) is found
+- built in: in a module of its package, or, of attachments, in the module `attachment` of each folder of the package;
+  small parts share one, and its constant is a tuple of them,
 - by entry point, in the group of its kind, or
 - in a `*.py` file of a folder that the user named under `plugins:` or on the command line, or in a file named there.
 Nothing outside the package is imported unless a name is requested that is not built in.
@@ -13,7 +14,6 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +21,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from microsim.errors import PluginError
-from microsim.paths import data_folder
+from microsim.paths import data_folder, located
+from microsim.plugin_code import code_files
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -29,18 +30,48 @@ if TYPE_CHECKING:
 Part = TypeVar("Part")
 Folders = Iterable[str | Path]
 
-_loaded: dict[tuple[str, int, int], ModuleType] = {}  # by file, time of change and size
-_trusted: ContextVar[frozenset[Path] | None] = ContextVar("trusted", default=None)  # None: every folder that is named
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a plug-in is declared."""
+
+    file: Path
+    constant: str
+
+
+_loaded: dict[str, tuple[ModuleType, dict[Path, tuple[int, int]]]] = {}  # by file; stamps of all of its code
+_origins: dict[int, tuple[Any, Origin]] = {}  # by the identity of a part; the part is kept, so that it stays one
+_trusted: list[set[Path] | None] = [None]  # of this process; None: every folder that is named
+
+
+def is_subclass(part: Any, of: type) -> bool:
+    """Python 3.10 says of `list[int]`, too, that it is an instance of `type`."""
+    return issubclass(type(part), type) and issubclass(part, of)
 
 
 @contextmanager
-def code_only_from(folders: Folders) -> Iterator[None]:
-    """Meanwhile no other folder's code runs, whatever folders a file names: who only checks it runs nothing of it."""
-    before = _trusted.set(frozenset(Path(folder).resolve() for folder in folders))
+def code_only_from(folders: Folders | None) -> Iterator[None]:
+    """Meanwhile no other folder's code runs in this process, whatever folders a file names. None: all that are named.
+
+    So it is on the command line: a file may be somebody else's, and only the user says whose code may run. In a program
+    that loads a scenario, without this, the scenario says it.
+    """
+    _trusted.append(None if folders is None else set())
     try:
+        trust(folders or ())
         yield
     finally:
-        _trusted.reset(before)
+        _trusted.pop()
+
+
+def trust(folders: Folders) -> None:
+    """Code of these folders may run too."""
+    if _trusted[-1] is not None:
+        _trusted[-1].update(Path(folder).resolve() for folder in folders)
+
+
+def is_trusted(folder: str | Path) -> bool:
+    return _trusted[-1] is None or Path(folder).resolve() in _trusted[-1]
 
 
 @dataclass
@@ -54,6 +85,7 @@ class Registry(Generic[Part]):
     is_part: Callable[[Any], bool]
     name_of: Callable[[Any], str] = lambda part: str(part.name)
     order: Callable[[Any], Any] = lambda part: 0  # of the built-in ones
+    in_folders: str = ""  # name of the module in each folder of `package` that may hold some; empty: in its own modules
     _built_in: dict[str, Part] = field(default_factory=dict)
 
     @property
@@ -61,15 +93,21 @@ class Registry(Generic[Part]):
         """Those that ship with MicroSim."""
         if not self._built_in and self.package:
             from importlib import import_module
-            from pkgutil import iter_modules
 
-            home = import_module(self.package)
-            names = [found.name for found in iter_modules(home.__path__) if not found.name.startswith("_")]
-            modules = [import_module(f"{self.package}.{name}") for name in names]
+            modules = [import_module(name) for name in self._modules(import_module(self.package))]
             held = [getattr(module, self.constant) for module in modules if hasattr(module, self.constant)]
             parts = [part for each in held for part in (each if isinstance(each, tuple) else (each,))]
             self._built_in = {self.name_of(part): part for part in sorted(parts, key=self.order)}
         return self._built_in
+
+    def _modules(self, home: ModuleType) -> list[str]:
+        from pkgutil import iter_modules
+
+        if self.in_folders:
+            files = [file for folder in home.__path__ for file in Path(folder).glob(f"*/{self.in_folders}.py")]
+            return [f"{self.package}.{file.parent.name}.{self.in_folders}" for file in sorted(files)]
+        found = [each.name for each in iter_modules(home.__path__) if not each.name.startswith("_")]
+        return [f"{self.package}.{name}" for name in found]
 
     def find(self, name: str, folders: Folders = ()) -> Part | None:
         """The part of that name, or None when there is none."""
@@ -129,8 +167,35 @@ class Registry(Generic[Part]):
         part: Any = getattr(loaded, self.constant, None) if isinstance(loaded, ModuleType) else loaded
         if not self.is_part(part):
             raise PluginError(f"{place}: expected {self.constant} = {self.expected}, found {type(part).__name__}")
+        file = _file_of(loaded)
+        if file is not None:
+            _origins[id(part)] = part, Origin(file, self.constant)
         checked: Part = part
         return checked
+
+
+def origin_of(part: Any) -> Origin | None:
+    """Where a part is declared that a registry has found; None: it is built in."""
+    return _origins[id(part)][1] if id(part) in _origins else None
+
+
+def loaded_folders() -> set[Path]:
+    """Where code of plug-ins comes from that was loaded."""
+    return {Path(file).parent for file in _loaded} | {origin.file.parent for _, origin in _origins.values()}
+
+
+def note_origin(part: Any, module: str, constant: str) -> None:
+    """Of a plug-in that another way than a registry has found."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is not None:
+        _origins[id(part)] = part, Origin(Path(file), constant)
+
+
+def _file_of(loaded: Any) -> Path | None:
+    """Of a module, or of the module that a part of an entry point says it is from."""
+    module = loaded if isinstance(loaded, ModuleType) else sys.modules.get(getattr(loaded, "__module__", ""))
+    file = getattr(module, "__file__", None)
+    return None if file is None else Path(file)
 
 
 @lru_cache(maxsize=64)
@@ -140,14 +205,13 @@ def _entries_of(look: Callable[..., Iterable[EntryPoint]], group: str, path: tup
 
 
 def _check_trust(folder: Path) -> None:
-    trusted = _trusted.get()
-    if trusted is not None and folder.resolve() not in trusted:
-        raise PluginError(f"plug-ins in {folder} are not loaded, because a check runs no code; add --plugins {folder}")
+    if not is_trusted(folder):
+        raise PluginError(f"plug-ins in {folder} are code, and run only if you say so: add --plugins {folder}")
 
 
 def plugin_files(folders: Folders) -> Iterator[Path]:
     for folder in folders:
-        yield from sorted((data_folder() / folder).glob("*.py"))  # an absolute folder stays what it is
+        yield from sorted(located(folder, data_folder()).glob("*.py"))
 
 
 def _load_entry(entry: EntryPoint) -> Any:
@@ -162,12 +226,16 @@ def _load_file(file: Path) -> ModuleType:
     import hashlib
     from importlib.util import module_from_spec, spec_from_file_location
 
+    key = str(file.resolve())
+    module, stamps = _loaded.get(key, (None, {}))
     try:
-        stat = file.stat()
-        key = (str(file.resolve()), stat.st_mtime_ns, stat.st_size)
-        if key in _loaded:
-            return _loaded[key]
-        unique = hashlib.sha256(key[0].encode()).hexdigest()[:12]
+        changed = {each for each, stamp in stamps.items() if _stamp(each) != stamp}
+        if module is not None and not changed:
+            return module
+        if changed - {file}:
+            _forget_modules({*stamps} - {file})
+        stamps = {each: _stamp(each) for each in code_files(file)}
+        unique = hashlib.sha256(key.encode()).hexdigest()[:12]
         spec = spec_from_file_location(f"microsim_plugin_{file.stem}_{unique}", file)
         assert spec is not None
         assert spec.loader is not None
@@ -176,8 +244,36 @@ def _load_file(file: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise PluginError(f"{_place(file, error)}: plug-in could not be loaded: {_cause(error)}") from error
-    _loaded[key] = module
+    _loaded[key] = module, stamps
     return module
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    """By which a change is noticed; of a file that has gone, too."""
+    try:
+        stat = file.stat()
+    except OSError:
+        return 0, 0
+    return stat.st_mtime_ns, stat.st_size
+
+
+def _forget_modules(files: set[Path]) -> None:
+    """Where what a plug-in imports has changed, all that it imports is read again."""
+    for name, module in list(sys.modules.items()):
+        found = getattr(module, "__file__", None)
+        if found is not None and Path(found) in files:
+            del sys.modules[name]
+
+
+def declared_in(folders: Folders, constants: Iterable[str]) -> Iterator[tuple[str, Any, Path]]:
+    """What the plug-ins of folders declare under these constants, with their files."""
+    names = tuple(constants)
+    for file in plugin_files(folders):
+        _check_trust(file.parent)
+        module = _load_file(file)
+        for constant in names:
+            if hasattr(module, constant):
+                yield constant, getattr(module, constant), file
 
 
 def _place(file: Path, error: BaseException) -> str:

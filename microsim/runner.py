@@ -1,29 +1,40 @@
 """`Runner`: drives a simulation in wall time. The only user of the wall clock, wrapped around the engine from outside.
 
 Nothing here reaches the digest: real time, twenty times that, or as fast as the machine allows give the same messages.
+
+What joins a run is in lists, any number of each. Before a tick come, in this order:
+- sources take what has arrived; inputs wait in the order of arrival,
+- gates say whether the tick may begin: all must be open, and one that is closed keeps those after it from being asked,
+- overrides have the last word: they command after everything else that commands.
+After it, pilots get its messages, and then listeners.
 """
 
 from __future__ import annotations
 
-import csv
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, Protocol, TextIO, TypeAlias
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, Protocol, TypeAlias
 
-from microsim.errors import MicroSimError, UsageError
+from microsim.errors import UsageError
 from microsim.listening import Listener, Listeners
 from microsim.messages.outbox import Message
+from microsim.scenario import Scenario
+from microsim.scenario.live_changes import at_start
 from microsim.simulation import Simulation
 
 Level: TypeAlias = Literal["info", "warn", "error"]
+Source: TypeAlias = Callable[[float], None]  # takes what has arrived, waiting at most so long [s]
+Gate: TypeAlias = Callable[[], bool]  # whether the next tick may begin; else it is asked again
+Override: TypeAlias = Callable[[], None]  # commands robots before a tick, after all others
 Pilot: TypeAlias = Callable[[Sequence[Message]], None]  # given each tick's messages, commands robots before the next
+MakePilot: TypeAlias = Callable[[Simulation], "Pilot | None"]  # for a simulation at its start; None: there is none
 
 STALL_S = 1.0  # after a longer delay, such as a laptop's sleep, lost time is dropped instead of caught up in a burst
 NAP_S = 0.05  # longest sleep, so that a stop, a new real-time factor or a watcher is noticed
 SLOWEST, FASTEST = 0.001, 100_000.0  # real-time factors that make sense, beside 0
+_MOST_AT_ONCE = 64  # ticks, where neither a pilot nor a listener needs each
 _QUICK_S, _SLOW_S = 0.004, 0.016  # a chunk of ticks should last about a frame of the dashboard
 MOST_NOTES = 200  # kinds that wait to be taken; the oldest go first
 LONGEST_NOTE = 300  # characters of a text
@@ -142,21 +153,24 @@ class Watcher:
     due_s: float = 0.0
 
 
-@dataclass
 class Runner:
     """Runs a simulation at a real-time factor until its time is over or `stop` is called."""
 
-    sim: Simulation
-    rtf: float = 1.0
-    pilot: Pilot | None = None
-    watchers: list[Watcher] = field(default_factory=list)
-    clock: WallClock = field(default_factory=SystemClock)
-    poll: Callable[[float], None] | None = None  # takes what has arrived, waiting at most so long [s]; before each tick
-    may_step: Callable[[], bool] | None = None  # False: the next tick waits for nodes; called before each tick
-    longest_chunk: int = 64  # ticks that may be run at once, where neither a pilot nor a listener needs each
-
-    def __post_init__(self) -> None:
-        self.pacer = Pacer(self.sim.clock.dt, self.rtf)
+    def __init__(
+        self, sim: Simulation, rtf: float = 1.0, *pilots: Pilot | None, clock: WallClock | None = None
+    ) -> None:
+        self.sim, self.rtf = sim, rtf
+        self.sources: list[Source] = []
+        self.gates: list[Gate] = []
+        self.overrides: list[Override] = []
+        self.pilots: list[Pilot] = []  # of this start, in the order of `steer`
+        self._makers: list[MakePilot] = []
+        self.listeners = Listeners()
+        self.watchers: list[Watcher] = []
+        self.checks: list[Callable[[Simulation], None]] = []  # refuse a simulation, by an error, before a restart
+        self.start_changes: list[Callable[[Scenario], Scenario]] = []  # of the scenario, at a reset
+        self.clock = clock or SystemClock()
+        self.pacer = Pacer(sim.clock.dt, rtf)
         self.notes = Notes()  # for viewers and logs
         self.messages = 0
         self._counted = 0  # of this simulation's messages
@@ -171,8 +185,9 @@ class Runner:
         self._lap = (0.0, 0.0, 0, 0.0)  # wall and simulated seconds, messages and paused seconds before this run
         self._next_watch_s = 0.0
         self._chunk = 1
-        self.listeners = Listeners()
         self.listen(warnings=lambda text: self.note("warn", text))
+        for pilot in pilots:
+            self.steer(partial(_always, pilot))
 
     @property
     def wall_s(self) -> float:
@@ -222,22 +237,70 @@ class Runner:
         """Advance at once, outside the pace, up to a tick that may not begin yet; gives how many ticks it were."""
         start = self.sim.tick
         for _ in range(ticks):
-            if self.may_step is not None and not self.may_step():
+            if not self._may_step():
                 break
+            self._override()
             self.hand_out(self.sim.step())
             self.advanced_s += self.pacer.tick_s
         self.pacer.anchor(self.sim.tick, self.clock.now())
         return self.sim.tick - start
 
     def restart(self, sim: Simulation) -> None:
-        """Continue with a simulation at its start: another one, or the same after a reset."""
+        """Continue with a simulation at its start: another one, or the same after a reset.
+
+        It gets its pilots, and then listeners are called. A simulation that a check refuses changes nothing.
+        """
+        for check in self.checks:
+            check(sim)
         for listener in self.listeners:
             self.sim.listeners.remove(listener)
             sim.listeners.add(listener)
         self.sim, self._counted = sim, 0
+        self._begin_lap()
+        self.make_pilots()
+        self.listeners.restart(sim)
+
+    def jump(self) -> None:
+        """The same simulation is at another tick: it went back in time, or to a saved state."""
+        self._counted = 0
+        self._begin_lap()
+        self.listeners.jump()
+
+    def _begin_lap(self) -> None:
         self._lap = self._totals()
-        self.pacer = Pacer(sim.clock.dt, self.rtf)
-        self.pacer.anchor(sim.tick, self.clock.now())
+        self.pacer = Pacer(self.sim.clock.dt, self.rtf)
+        self.pacer.anchor(self.sim.tick, self.clock.now())
+
+    def steer(self, make: MakePilot) -> None:
+        """Have a pilot command the robots: `make` gives one for a simulation at its start, or None."""
+        self._makers.append(make)
+        self.pilots += [pilot for pilot in [make(self.sim)] if pilot is not None]
+
+    def make_pilots(self) -> None:
+        """Others, for the simulation as it is now."""
+        made = [make(self.sim) for make in self._makers]
+        self.pilots[:] = [pilot for pilot in made if pilot is not None]
+
+    def reset(self, seed: int | None = None) -> None:
+        """Back to the start, with this seed or its own, and with what was set for the next start."""
+        sim = self.sim
+        if seed is not None:
+            sim.set_seed(seed)
+        start = wanted = at_start(sim.initial_scenario, sim.scenario)
+        for change in self.start_changes:
+            wanted = change(wanted)
+        if wanted == start:
+            sim.reset()
+        else:
+            sim = Simulation(wanted, sim.next_seed)
+        self.restart(sim)
+        self.hand_out(sim.step(0))
+
+    def load(self, scenario: Scenario) -> None:
+        """Continue with another scenario, from its start and with its seed. One that cannot run changes nothing."""
+        sim = Simulation(scenario)
+        self.restart(sim)
+        self.hand_out(sim.step(0))
 
     def note(self, level: Level, text: str, kind: str = "", count: int = 1) -> None:
         """A line for the log; those of one kind are counted. Without a kind, the text is it."""
@@ -252,11 +315,13 @@ class Runner:
         warnings: Callable[[str], None] | None = None,
         timing: Callable[[float, float], None] | None = None,
         restarts: Callable[[Simulation], None] | None = None,
+        jumps: Callable[[], None] | None = None,
         waits: Callable[[int, str, str, float, str], None] | None = None,
+        every_s: float | None = None,
     ) -> Listener:
         """Have functions called during the run, also after a restart; see `microsim.listening.Listener`."""
-        listener = self.listeners.add(Listener(ticks, inputs, warnings, messages, timing, restarts, waits=waits))
-        return self.sim.listeners.add(listener)
+        given = Listener(ticks, inputs, warnings, messages, timing, restarts, jumps=jumps, waits=waits, every_s=every_s)
+        return self.sim.listeners.add(self.listeners.add(given))
 
     def stop(self) -> None:
         """End after the tick under way. May be called from a signal handler or another thread."""
@@ -300,23 +365,38 @@ class Runner:
         self._advance(count if end is None else min(count, end - tick), now)
 
     def _wait(self, seconds: float) -> None:
-        (self.poll or self.clock.sleep)(seconds)
+        if not self.sources:
+            self.clock.sleep(seconds)
+        for source in self.sources:  # each waits for its share
+            source(seconds / len(self.sources))
 
     def _advance(self, count: int, before: float) -> None:
-        if self.poll is not None:
-            self.poll(0.0)
+        for source in self.sources:
+            source(0.0)
+        if self.sources or self.gates:
             count = 0 if self.paused or self.is_stopping else 1
-            if count and self.may_step is not None and not self.may_step():
+            if count and not self._may_step():
                 self._hold()
                 return
+        if count:
+            self._override()
         messages = self.sim.step(count)
         self.advanced_s += count * self.pacer.tick_s
         took = self.clock.now() - before
         if self.listeners.want_timing:
             self.listeners.timing(took, self.lateness_s)
-        elif self.pilot is None:
+        elif not self.pilots:
             self._chunk = self._fitting_chunk(took)
         self.hand_out(messages)
+
+    def _may_step(self) -> bool:
+        return all(gate() for gate in self.gates)
+
+    def _override(self) -> None:
+        """Where nothing else commands, there is nothing to override."""
+        if self.sources or self.pilots:
+            for override in self.overrides:
+                override()
 
     def _hold(self) -> None:
         """Nodes have to reply first. A wait that takes long is not lateness: ticks are not hurried after it."""
@@ -328,16 +408,21 @@ class Runner:
 
     def _fitting_chunk(self, took: float) -> int:
         if took < _QUICK_S:
-            return min(2 * self._chunk, self.longest_chunk)
+            return min(2 * self._chunk, self._longest_chunk())
         return max(1, self._chunk // 2) if took > _SLOW_S else self._chunk
 
+    def _longest_chunk(self) -> int:
+        """What all listeners agree to."""
+        periods = [each.every_s for each in self.listeners if each.every_s is not None]
+        return min([_MOST_AT_ONCE, *(max(1, round(period / self.sim.clock.dt)) for period in periods)])
+
     def hand_out(self, messages: Sequence[Message]) -> None:
-        """Give messages to the pilot and to listeners."""
+        """Give messages to the pilots, and then to listeners."""
         sent = self.sim.messages_sent
         self.messages += sent - self._counted if sent >= self._counted else sent
         self._counted = sent
-        if self.pilot is not None:
-            self.pilot(messages)
+        for pilot in tuple(self.pilots):
+            pilot(messages)
         self.listeners.message(messages)
 
     def _watch(self, now: float) -> None:
@@ -350,86 +435,9 @@ class Runner:
         self._next_watch_s = min((watcher.due_s for watcher in self.watchers), default=float("inf"))
 
 
+def _always(pilot: Pilot | None, sim: Simulation) -> Pilot | None:
+    return pilot
+
+
 def _stall(seconds: float) -> str:
     return f"stalled for {seconds:.1f} s (machine busy or asleep); no tick was skipped"
-
-
-class TelemetryError(MicroSimError):
-    """The telemetry file cannot be written."""
-
-
-COLUMNS = (
-    *("wall_s", "sim_s", "rtf", "tick_us_p50", "tick_us_p99", "tick_us_max"),
-    *("lateness_ms_p50", "lateness_ms_p99", "lateness_ms_max", "radio_queue", "radio_dropped", "ignored"),
-)
-
-
-class Telemetry:
-    """CSV for the metrics of a run: a row for each second of wall time, and one for the rest."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._is_broken = False
-        try:
-            self._file: TextIO = path.open("w", newline="", encoding="utf-8")
-            self._rows = csv.writer(self._file, lineterminator="\n")
-            self._write(COLUMNS)
-        except (OSError, ValueError) as error:
-            raise TelemetryError(_refusal(path, error)) from None
-
-    def attach(self, runner: Runner) -> None:
-        self._runner = runner
-        self._tick_s: list[float] = []
-        self._late_s: list[float] = []
-        self._before = (0.0, 0.0)  # wall time and simulated time gone by at the last row
-        runner.listen(timing=self._measure)
-        runner.watchers.append(Watcher(1.0, self._row))
-
-    def close(self) -> None:
-        """Write the rest."""
-        try:
-            if not self._is_broken and (self._tick_s or self._before == (0.0, 0.0)):
-                self._row()
-        finally:
-            with suppress(OSError):  # every row was flushed; what is left could not be written
-                self._file.close()
-
-    def _measure(self, tick_s: float, late_s: float) -> None:
-        self._tick_s.append(tick_s)
-        self._late_s.append(late_s)
-
-    def _row(self) -> None:
-        runner = self._runner
-        wall, advanced = runner.wall_s, runner.advanced_s
-        span = wall - self._before[0]
-        rtf = (advanced - self._before[1]) / span if span > 0.0 else 0.0
-        links = runner.sim.radio.links if runner.sim.radio else []
-        numbers = [f"{wall:.3f}", f"{runner.sim_s:.3f}", f"{rtf:.3f}"]
-        numbers += [f"{1e6 * value:.1f}" for value in _spread(self._tick_s)]
-        numbers += [f"{1e3 * value:.3f}" for value in _spread(self._late_s)]
-        queued, lost = sum(len(link.queue) for link in links), sum(link.dropped + link.overflowed for link in links)
-        counts = (queued, lost, sum(runner.sim.counters.values()))
-        try:
-            self._write([*numbers, *map(str, counts)])
-        except OSError as error:
-            self._is_broken = True
-            raise TelemetryError(_refusal(self.path, error)) from None
-        self._tick_s, self._late_s, self._before = [], [], (wall, advanced)
-
-    def _write(self, row: Sequence[str]) -> None:
-        self._rows.writerow(row)
-        self._file.flush()
-
-
-def _refusal(path: Path, error: Exception) -> str:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return f"telemetry cannot be written to {path}: {reason}; give another file to --telemetry"
-
-
-def _spread(values: Sequence[float]) -> tuple[float, float, float]:
-    """Median, 99th percentile (nearest rank) and maximum."""
-    if not values:
-        return 0.0, 0.0, 0.0
-    ordered = sorted(values)
-    last = len(ordered) - 1
-    return ordered[round(0.5 * last)], ordered[round(0.99 * last)], ordered[last]

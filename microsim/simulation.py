@@ -34,17 +34,29 @@ from microsim.messages.topics import Qos
 from microsim.outputs.compose import compose
 from microsim.outputs.message_faults import MessageFaults
 from microsim.outputs.own_topics import own_topics
+from microsim.plugin_errors import plugin_errors
 from microsim.scenario import Scenario, live_changes, load_scenario
 from microsim.scenario.live_changes import Entity
+from microsim.scenario.loading import at_seed
 from microsim.scenario.randomised import draw
 from microsim.scenario.scene import build_world, checked_number, checked_packet, checked_seed, faults_in_ticks
 
 END_OF_TIME_NS = 2**31 * NS_PER_S  # seconds in stamps are int32
 
 
+def _reported(chunks: Iterator[Any]) -> Iterator[Any]:
+    with plugin_errors():
+        yield from chunks
+
+
 @cache
 def _state_type(model: str, fields: tuple[str, ...]) -> Any:
     return namedtuple(f"{model.title().replace('_', '')}State", fields)
+
+
+def _layout_of(scenario: Scenario) -> tuple[Any, ...]:
+    """What makes the world and may differ from seed to seed, or by entities."""
+    return scenario.obstacles, scenario.features, scenario.world_seed
 
 
 @dataclass(frozen=True)
@@ -56,15 +68,21 @@ class Reconfiguration:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything that decides how a run continues. Made by `Simulation.snapshot`; belongs to that scenario."""
+    """Everything that decides how a run continues. Made by `Simulation.snapshot`.
 
-    scenario: Scenario
+    It belongs to simulations that began with the same scenario, whatever has been changed in them since.
+    """
+
+    initial_scenario: Scenario
+    scenario: Scenario  # with all changes up to then
     seed: int
     next_seed: int
     memory: Any
     digest: bytes
     unsent: tuple[bytes, ...]  # transcripts whose messages were not handed out
     counters: Mapping[str, int]
+    messages_sent: int
+    opening: bytes
 
 
 class Simulation:
@@ -74,7 +92,9 @@ class Simulation:
     """
 
     def __init__(self, scenario: Scenario | str | Path | Mapping[str, Any], seed: int | None = None) -> None:
-        self.scenario = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
+        written = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
+        self._next_seed = checked_seed(written.seed if seed is None else seed)
+        self.scenario = at_seed(written, self._next_seed)
         self.initial_scenario = self.scenario  # which entities there are after a reset
         self.world: World = build_world(self.scenario)
         self._written_world = self.world
@@ -85,7 +105,6 @@ class Simulation:
         self._assigned = self.listen()
         self._is_deaf = False
         self._shared: dict[Any, Any] = {}  # what sensors keep from reset to reset
-        self._next_seed = checked_seed(self.scenario.seed if seed is None else seed)
         self.reset()
 
     def __repr__(self) -> str:
@@ -158,16 +177,21 @@ class Simulation:
         return self._schedule.radio
 
     def reset(self, seed: int | None = None) -> None:
-        """Back to tick 0: fresh noise, empty queues, zero commands and counters, entities as first; or another seed."""
-        if seed is not None:
-            self._next_seed = checked_seed(seed)
-        self._seed = self._next_seed
-        self._use(live_changes.at_start(self.initial_scenario, self.scenario))
+        """Back to tick 0: fresh noise, empty queues, zero commands and counters, entities as first; or another seed.
+
+        With another seed, what generators make without a seed of their own is another world. ScenarioError where a
+        robot cannot start in it: then nothing changes.
+        """
+        wanted = self._next_seed if seed is None else checked_seed(seed)
+        start = at_seed(live_changes.at_start(self.initial_scenario, self.scenario), wanted)
+        self._seed = self._next_seed = wanted
+        self._use(start)
         self._draw()
         self.counters.clear()
         self._outbox = Outbox(digest_chain)
         self._schedule = self._compose()
-        self.opening: bytes = self._schedule.start().data  # the transcript of tick 0, which happens here
+        with plugin_errors():
+            self.opening: bytes = self._schedule.start().data  # the transcript of tick 0, which happens here
         self.transcript_tick = 0  # of the transcript that listeners were last given; `tick` may be further
         self._hand_on(self.opening)
 
@@ -222,35 +246,47 @@ class Simulation:
 
         What makes the world (map, features, physics_hz) and the models and odometry drift of robots stay.
         """
+        scenario = at_seed(scenario, self._seed)
         live_changes.check_change(self.scenario, scenario)
-        self.follow(scenario)
+        memory, sent = self._memory(), self.messages_sent
+        self._rebuild(scenario, self._seed)
+        self._recall(memory, sent)
         self.listeners.input(self.tick, Reconfiguration(scenario))
 
-    def follow(self, scenario: Scenario) -> None:
-        """As `reconfigure`, unchecked and unrecorded: for time travel. A scenario that cannot run changes nothing."""
-        memory, messages, physics = self._schedule.memory(), self._message_faults.memory(), self._schedule.physics
+    def _rebuild(self, scenario: Scenario, seed: int) -> None:
+        """Put the run together for a scenario and a seed; what it did is to be recalled. An error changes nothing."""
         outbox, before = self._outbox, dict(vars(self))
-        parts = outbox.sent, outbox.alter, dict(outbox.topics)
+        parts = outbox.alter, dict(outbox.topics)
         try:
-            outbox.sent = self.messages_sent
             outbox.topics.clear()
+            self._seed = seed
             self._use(scenario)
             self._draw()
             self._schedule = self._compose()
+            self._schedule.physics.continue_trace(before["_schedule"].physics)
         except BaseException:  # Ctrl-C too: the run continues as it was
             vars(self).update(before)
-            outbox.sent, outbox.alter, topics = parts
+            self._shared.clear()  # it may be of the other world
+            outbox.alter, topics = parts
             outbox.topics.clear()
             outbox.topics.update(topics)
             raise
-        self._schedule.physics.continue_trace(physics)
-        self._schedule.recall(memory)
+
+    def _memory(self) -> Any:
+        return (*self._schedule.memory(), self._message_faults.memory())
+
+    def _recall(self, memory: Any, messages_sent: int) -> None:
+        *schedule, messages = memory
+        self._schedule.recall(schedule)
         self._message_faults.recall(messages)
+        self._outbox.sent = messages_sent - self._schedule.tables.sent
 
     def _use(self, scenario: Scenario) -> None:
-        if scenario.obstacles != self.scenario.obstacles:
-            self._written_world = build_world(scenario)
-        self.scenario = scenario
+        """In the world that the seed makes."""
+        before, self.scenario = self.scenario, at_seed(scenario, self._seed)
+        self.initial_scenario = at_seed(self.initial_scenario, self._seed)
+        if _layout_of(before) != _layout_of(self.scenario):
+            self._written_world = build_world(self.scenario)
 
     # ---- entities --------------------------------------------------------------------------------------------
 
@@ -279,7 +315,8 @@ class Simulation:
         self.reconfigure(scenario)
 
     def set_seed(self, seed: int) -> None:
-        """Takes effect at the next reset."""
+        """Takes effect at the next reset. ScenarioError where a robot cannot start in the world of that seed."""
+        at_seed(self.initial_scenario, checked_seed(seed))
         self._next_seed = checked_seed(seed)
 
     def step(self, ticks: int = 1) -> Messages:
@@ -287,7 +324,7 @@ class Simulation:
         schedule, listeners = self._schedule, self.listeners
         self.transcript_tick = schedule.tick
         for part in self._message_faults.parts(schedule, self._checked_ticks(ticks)):
-            for closed in schedule.step(part, 1 if self.on_tick else CHUNK):
+            for closed in _reported(schedule.step(part, 1 if self.on_tick else CHUNK)):
                 if self.on_tick or listeners.want_ticks:
                     for transcript in closed.each():
                         self.transcript_tick += 1
@@ -303,7 +340,8 @@ class Simulation:
         For searches and learning on states, where it is many times faster than `step`.
         """
         for part in self._message_faults.parts(self._schedule, self._checked_ticks(ticks)):
-            self._schedule.skip(part)
+            with plugin_errors():
+                self._schedule.skip(part)
 
     def digest(self) -> str:
         """SHA-256 (hex) over topic, type, stamp and bytes of every message since the last reset, tick by tick."""
@@ -410,7 +448,7 @@ class Simulation:
         return _state_type(model.name, tuple(model.state))(*(values[row] for row in model.state.values()))
 
     def touching(self, robot: str) -> tuple[str, ...]:
-        """What a robot touches now: names of robots, `obstacle`, `mesh`, `map edge`, `missing ground`."""
+        """What a robot touches now: names of robots and obstacles, `mesh`, `map edge`, `missing ground`."""
         self.model(robot)
         contacts = self._schedule.physics.contacts
         return contacts.touched(contacts.names.index(robot))
@@ -434,7 +472,8 @@ class Simulation:
     def frame_poses(self) -> dict[str, tuple[str, tuple[float, ...]]]:
         """Every frame of /tf -> its parent, and its pose there now: x, y, z [m] and quaternion x, y, z, w."""
         topic = own_topics()["tf"]
-        self._schedule.evaluate(name_in_transcript(topic.name, topic.type))
+        with plugin_errors():
+            self._schedule.evaluate(name_in_transcript(topic.name, topic.type))
         origin = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
         return {
             child: (parent, origin if call is None else tuple(call.reading.tolist()))
@@ -455,33 +494,31 @@ class Simulation:
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
+            self.initial_scenario,
             self.scenario,
             self._seed,
             self._next_seed,
-            (*self._schedule.memory(), self._message_faults.memory()),
+            self._memory(),
             self._outbox.digest,
             tuple(tick for some in self._outbox.transcripts for tick in some.each()),
             dict(self.counters),
+            self.messages_sent,
+            self.opening,
         )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Continue as from the moment of the snapshot, bit for bit."""
+        """Continue as from the moment of the snapshot, bit for bit: with its seed, its entities and its settings."""
         if not isinstance(snapshot, Snapshot):
             raise UsageError(f"expected what `snapshot` gave, found {type(snapshot).__name__}")
-        if snapshot.scenario != self.scenario and live_changes.differ_in_entities(self.scenario, snapshot.scenario):
-            self.follow(snapshot.scenario)
-        if snapshot.scenario != self.scenario:
-            raise UsageError(
-                f"the snapshot is of scenario {snapshot.scenario.name!r}, which differs from this simulation's "
-                f"{self.scenario.name!r}"
-            )
-        if snapshot.seed != self._seed:
-            self._next_seed = snapshot.seed
-            self.reset()
+        if difference := live_changes.difference(
+            snapshot.initial_scenario, at_seed(self.initial_scenario, snapshot.seed)
+        ):
+            raise UsageError(f"the snapshot is of a run that began with another scenario: {difference}")
+        if snapshot.seed != self._seed or live_changes.difference(snapshot.scenario, self.scenario):
+            self._rebuild(snapshot.scenario, snapshot.seed)
         self._next_seed = snapshot.next_seed
-        *schedule, messages = snapshot.memory
-        self._schedule.recall(schedule)
-        self._message_faults.recall(messages)
+        self._recall(snapshot.memory, snapshot.messages_sent)
+        self.opening = snapshot.opening
         self.transcript_tick = self.tick
         self._outbox.digest = snapshot.digest
         self._outbox.transcripts = [Transcripts(tick, (len(tick),)) for tick in snapshot.unsent]
@@ -489,8 +526,7 @@ class Simulation:
 
     def fork(self) -> Simulation:
         """An independent twin at the same tick."""
-        twin = Simulation(self.scenario, seed=self._seed)
-        twin.initial_scenario = self.initial_scenario
+        twin = Simulation(self.initial_scenario, seed=self._seed)
         twin.restore(self.snapshot())
         return twin
 
@@ -500,7 +536,8 @@ class Simulation:
         self.health = Health(faults_in_ticks(self._drawn, self.clock), self.listeners.warning)
         faults = self._message_faults = MessageFaults(self._drawn, self.clock, self._seed)
         parts = self._drawn, self._seed, self.world, self.clock, self._outbox, self._shared, self.health
-        schedule, run = compose(*parts, faults.affected)
+        with plugin_errors():
+            schedule, run = compose(*parts, faults.affected)
         self._outbox.alter = faults.alterer(self, schedule)
         self._contexts, self._frames = run.contexts, run.frames
         return schedule

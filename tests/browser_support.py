@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,16 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from websockets.sync.client import connect
 
+from tests.forked_python import forked_python
+
 ROOT = Path(__file__).resolve().parents[1]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ARGUMENTS = ("--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist")
 SMALL = {"width": 480, "height": 360}  # software draws it in a tenth of a second
+# A screen that asks for four pictures a second: as many as software can draw would keep a core busy all the time.
+SLOW_SCREEN = """{ const next = window.requestAnimationFrame;
+window.requestAnimationFrame = (draw) => setTimeout(() => next(draw), 250);
+window.cancelAnimationFrame = clearTimeout; }"""
 PATIENCE_MS = 120_000  # on a busy machine
 NOT_OURS = ("THREE.Clock: This module has been deprecated", "[.WebGL-")  # warnings: viser's, and the driver's
 PROBES = (ROOT / "tests" / "browser" / "probes.js").read_text().strip().rstrip(";").partition("\n")[2]
@@ -49,7 +54,7 @@ class Tab:
         self.page.on("websocket", lambda socket: self.requests.append(socket.url))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("console", self._on_console)
-        self.page.add_init_script(script)
+        self.page.add_init_script(SLOW_SCREEN + script)
         self.page.goto(address + query)
         self.until("Number(document.getElementById('ms-tick').textContent.replace(',', '')) >= 0")
 
@@ -111,7 +116,7 @@ class Run:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "microsim", *arguments, "--view-port", "0"],
+                [*forked_python(), "-m", "microsim", *arguments, "--view-port", "0"],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -139,7 +144,7 @@ class Run:
         died = self.process.poll()
         if died is None:
             self.process.terminate()
-        text, _ = self.process.communicate(timeout=30)
+        text, _ = self.process.communicate(timeout=120)
         errors = self.errors.read_text()
         assert not died, f"the run ended with {died} by itself:\n{errors}"
         assert "the page is gone" not in errors, errors
@@ -155,7 +160,7 @@ class Unmoved(HTTPRedirectHandler):
 def front_door(address: str, **headers: str) -> tuple[int, str]:
     """Status and where it leads."""
     try:
-        with build_opener(Unmoved).open(Request(address, headers=headers), timeout=20) as answer:
+        with build_opener(Unmoved).open(Request(address, headers=headers), timeout=120) as answer:
             return answer.status, ""
     except HTTPError as answer:
         return answer.code, answer.headers.get("Location", "")
@@ -169,7 +174,7 @@ def open_panels(address: str, origin: str | None = None) -> Any:
     return connect(
         f"ws://{site}{page}panels",
         origin=origin or f"http://{site}",
-        open_timeout=20,
+        open_timeout=120,
         close_timeout=0.2,
         ping_interval=None,
     )

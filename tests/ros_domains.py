@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import fcntl
 import random
 import socket
 import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows: the ports alone keep runs apart
+    fcntl = None  # type: ignore[assignment]
 
 DOMAINS = range(1, 101)  # what Linux' ephemeral ports leave free
 
@@ -20,7 +24,8 @@ def free_domain() -> Iterator[int]:
     for domain in random.SystemRandom().sample(DOMAINS, len(DOMAINS)):
         with (Path(tempfile.gettempdir()) / f"microsim-domain-{domain}.lock").open("w") as lock:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if fcntl is not None:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _check_quiet(domain)
             except OSError:
                 continue

@@ -10,12 +10,13 @@ import numba
 import numpy as np
 
 import microsim
-from microsim.engine.calls import address_of, sample_address
+from microsim.engine.calls import sample_address
+from microsim.engine.compiled_tick import Call, Tables, track
 from microsim.engine.components import FixedMount
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.motion import FIELDS
-from microsim.engine.output_table import Call, Tables, track
 from microsim.engine.physics import Physics
+from microsim.engine.records import address_of
 from microsim.engine.timekeeper import Clock
 from microsim.engine.world import World
 from microsim.sensors.sensor import Sensor, SensorContext
@@ -169,5 +170,5 @@ class Probe:
             table=self.table,
         )
         tables = Tables((), (call,), self._physics.rows, self._physics.scene, self.clock)
-        track(tables.calls, tables.windows, tables.trackers, tick)
+        track(tables.address, tick)
         return reading

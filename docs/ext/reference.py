@@ -388,7 +388,7 @@ def telemetry() -> str:
     """The columns of the CSV that `microsim run --telemetry` writes."""
     from tempfile import TemporaryDirectory
 
-    from microsim.runner import Telemetry
+    from microsim.recording.telemetry import Telemetry
 
     with TemporaryDirectory() as folder:
         file = Path(folder) / "telemetry.csv"

@@ -95,8 +95,7 @@ class AgentRun:
         return twin
 
     def _use(self, snapshot: Snapshot) -> None:
-        """Settings may have changed since: the simulation is rebuilt from those of the snapshot."""
-        self.sim = Simulation(snapshot.scenario, snapshot.seed)
+        self.sim = Simulation(snapshot.initial_scenario, snapshot.seed)
         self.sim.restore(snapshot)
         self.pilot = None  # a mission's plans are not part of a snapshot
         self._attach()

@@ -6,11 +6,15 @@ import contextlib
 import functools
 import inspect
 import json
+import logging
+import os
 import socket
 import sys
 import threading
+from asyncio import CancelledError
 from base64 import b64encode
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import anyio
@@ -25,6 +29,8 @@ from microsim.errors import MicroSimError, UsageError, unknown
 from microsim.version import __version__
 
 ANSWER_S = 60.0  # after which a call is answered, whatever it still does
+_GRACE_S = 1  # for requests under way when the server is ended
+_LONGEST_END_S = 2.5  # after SIGTERM or Ctrl-C
 _MOST_CHARACTERS = 40_000  # of an answer
 
 _INSTRUCTIONS = (
@@ -134,8 +140,31 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def serve_http(server: AgentServer, listener: socket.socket) -> None:
-    """Until Ctrl-C. Requests for other host names or from other pages are refused (DNS rebinding)."""
+    """Until Ctrl-C or SIGTERM. Requests for other host names or from other pages are refused (DNS rebinding)."""
     import uvicorn
 
     app = server.streamable_http_app(host=listener.getsockname()[0])
-    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=_GRACE_S)
+    http = uvicorn.Server(config)
+    end = http.handle_exit
+
+    def end_in_time(number: int, frame: FrameType | None) -> None:
+        """A request that never ends, or a tool that still works, does not keep the process alive."""
+        last = threading.Timer(_LONGEST_END_S, os._exit, (128 + number,))
+        last.daemon = True
+        last.start()
+        end(number, frame)
+
+    http.handle_exit = end_in_time  # type: ignore[assignment, method-assign]
+    for name in ("uvicorn.error", "mcp.server.streamable_http"):
+        logging.getLogger(name).addFilter(_is_news)
+    http.run(sockets=[listener])
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Not that a client has gone, or that its request ended with the server, with a traceback for each."""
+    from starlette.requests import ClientDisconnect
+
+    error = record.exc_info[1] if record.exc_info else None
+    is_cut_off = record.msg == "ASGI callable returned without completing response."
+    return not (is_cut_off or isinstance(error, (ClientDisconnect, CancelledError)))

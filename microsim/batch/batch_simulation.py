@@ -24,7 +24,6 @@ from microsim.batch.device_choice import choose_loops
 from microsim.batch.instrument_columns import InstrumentColumns, sensor_columns
 from microsim.batch.robot_columns import RobotColumns
 from microsim.batch.sensor_columns import Fixture, KernelColumns, SensorColumns, why_not
-from microsim.engine.bodies import Body
 from microsim.engine.calls import Rows
 from microsim.engine.components import X, Z
 from microsim.engine.contact_tables import Contacts, Mover
@@ -32,8 +31,10 @@ from microsim.engine.radio import RadioNetwork
 from microsim.engine.timekeeper import Clock, Trigger
 from microsim.errors import UsageError, unknown
 from microsim.outputs.compose import radio_network
+from microsim.plugin_errors import plugin_errors
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.fault_models import refuse_faults
+from microsim.scenario.live_changes import obstacle_names
 from microsim.scenario.scene import build_world, checked_packet, faults_in_ticks
 from microsim.simulation import END_OF_TIME_NS
 
@@ -63,8 +64,8 @@ class BatchSimulation:
     out where nobody looks. `threads` share the worlds among them.
 
     With `device="cuda"` (the extra `gpu`) worlds live on an NVIDIA GPU, and arrays are CuPy's, which torch, JAX and
-    others share without a copy. Where no GPU gives the CPU's bits, a warning says so and the CPU takes over; `device`
-    is the one in use.
+    others share without a copy. Where no GPU gives the CPU's bits, it is refused with the reason; `device="auto"` warns
+    and runs on the CPU. The attribute `device` is the one in use.
     """
 
     def __init__(
@@ -87,8 +88,12 @@ class BatchSimulation:
         self.tick: Integers = self.loops.xp.zeros(self.n, np.int64)
         self.ground = Ground(self.scenario, build_world(self.scenario), self.clock.dt, self.n, self.loops)
         make = (self.scenario, self.ground, self.clock.dt, self.n)
-        self._robots = {name: RobotColumns(make[0], name, *make[1:]) for name in self.scenario.robots}
+        self._robots = {}
+        for name, settings in self.scenario.robots.items():
+            with plugin_errors(f"robot {name}", type(settings)):
+                self._robots[name] = RobotColumns(make[0], name, *make[1:])
         self.fleets: Rows = self.loops.xp.stack([robot.fleet for robot in self._robots.values()])
+        self.has_checked = any(robot.has_checked for robot in self._robots.values())
         self.contacts = self._make_contacts()
         self._faults = faults_in_ticks(self.scenario, self.clock)
         self._radio = BatchRadio(self._radio_of, self._distance)
@@ -146,16 +151,25 @@ class BatchSimulation:
         self.tick[chosen] = 0
         if self._radio.is_used:
             self._radio.reset(self.loops.host(chosen).tolist())
-        self.ground.draw(chosen, drawn)
+        self._lay_out(chosen)
         self.contacts.touch[:, :, chosen] = 0
         for robot in self._robots.values():
-            robot.reset(chosen, drawn)
+            with plugin_errors(f"robot {robot.name}", type(robot.settings)):
+                robot.reset(chosen, drawn)
         for sensor in (*self._unseen, *self._sensors.values()):
-            sensor.reset(chosen, drawn)
+            with plugin_errors(f"sensor {sensor.target}", sensor.sensor):
+                sensor.reset(chosen, drawn)
         self._track(chosen)
         for sensor in self._sensors.values():
-            sensor.sample(chosen, self.tick)
-            sensor.finish(chosen, self.tick)
+            with plugin_errors(f"sensor {sensor.target}", sensor.sensor):
+                sensor.sample(chosen, self.tick)
+                sensor.finish(chosen, self.tick)
+
+    def _lay_out(self, worlds: Integers) -> None:
+        """What the seeds of these worlds decide about their ground."""
+        self.ground.draw(worlds, self.seeds[worlds])
+        if self.ground.is_generated:
+            self.contacts.show(self.ground.solids, self.ground.moved, self.ground.heights)
 
     def _run(self, ticks: int, is_sensing: bool) -> None:
         self._check_ticks(ticks)
@@ -186,13 +200,15 @@ class BatchSimulation:
             done = offset
             self._track(self._all[begin:end])
             for sensor, worlds in events[offset]:
-                sensor.sample(worlds, self.tick)
+                with plugin_errors(f"sensor {sensor.target}", sensor.sensor):
+                    sensor.sample(worlds, self.tick)
         self._move(begin, end, ticks - done)
         for sensor in self._sensors.values():
-            if is_sensing:
-                sensor.finish(self._all[begin:end], self.tick)
-            elif isinstance(sensor, InstrumentColumns):
-                sensor.skip(self._all[begin:end], self.tick)
+            with plugin_errors(f"sensor {sensor.target}", sensor.sensor):
+                if is_sensing:
+                    sensor.finish(self._all[begin:end], self.tick)
+                elif isinstance(sensor, InstrumentColumns):
+                    sensor.skip(self._all[begin:end], self.tick)
 
     def _move(self, begin: int, end: int, ticks: int) -> None:
         if ticks:
@@ -220,7 +236,7 @@ class BatchSimulation:
         found: list[tuple[int, Integers]] = []
         reach = ticks
         while reach > 0:
-            offsets_of = self.loops.last_firing(sensor.trigger.period, start, reach)
+            offsets_of = self.loops.last_firing(sensor.trigger.step, start, reach)
             latest = int(offsets_of.max())
             if latest == 0:
                 break
@@ -267,6 +283,15 @@ class BatchSimulation:
             return tuple(str(number) for number in range(total))
         return tuple(names if each == 1 else (f"{name}_{number}" for name in names for number in range(each)))
 
+    def images(self, sensor: str) -> dict[str, Any]:
+        """A camera's latest images: `image` (n, h, w, 3), and those that its `render` requests: `depth` (n, h, w) [m],
+        `segmentation` (n, h, w, 3), `instances` (n, h, w). On the CPU they are views of its `readings`.
+        """
+        columns = self._sensors[sensor]
+        if columns.sensor.images is None:
+            raise UsageError(f"{sensor} is not a camera: it has no images")
+        return columns.sensor.images(columns.block, columns.readings, self.loops.xp)
+
     def commands(self, robot: str) -> Array:
         """(inputs, n) to write into. Its values are sent with every `step`, in the order of `inputs`.
 
@@ -284,11 +309,11 @@ class BatchSimulation:
 
     def touching(self, robot: str, world: int) -> tuple[str, ...]:
         """What a robot touches now, as `Simulation.touching` names it."""
-        return self.contacts.touched(self._number(robot), world)
+        return self.contacts.touched(self._number(robot), world, self.ground.names_of(world))
 
     def last_contact(self, robot: str, world: int) -> str:
         """What it touched last since the reset of its world; empty: nothing."""
-        return self.contacts.last(self._number(robot), world)
+        return self.contacts.last(self._number(robot), world, self.ground.names_of(world))
 
     def _number(self, robot: str) -> int:
         return self.contacts.names.index(self._robot(robot).name)
@@ -314,7 +339,8 @@ class BatchSimulation:
 
     def memory_bytes(self) -> int:
         """Of all arrays that have an entry for each world, readings included."""
-        return sum(int(array.nbytes) for array, _ in self._arrays().values()) + self.tick.nbytes + self.seeds.nbytes
+        arrays = [array for array, _ in self._arrays().values()]
+        return sum(int(array.nbytes) for array in (*arrays, *self.ground.generated, self.tick, self.seeds))
 
     # ---- radio -----------------------------------------------------------------------------------------------
 
@@ -371,6 +397,8 @@ class BatchSimulation:
         if chosen.size != len(snapshot):
             raise UsageError(f"the snapshot has {len(snapshot)} worlds; {chosen.size} are to be restored")
         self.seeds[chosen] = snapshot.seeds
+        if self.ground.is_generated:
+            self._lay_out(chosen)
         for name, (array, axis) in self._arrays().items():
             array[(slice(None),) * axis + (self._beside(array, chosen),)] = snapshot.arrays[name]
         for name, sensor in self._sensors.items():
@@ -412,13 +440,15 @@ class BatchSimulation:
         scenario, ground, robots = self.scenario, self.ground, self._robots.values()
         return Contacts(
             [Mover(robot.name, robot.model, robot.state) for robot in robots],
-            {robot.name: Body(*robot.settings.body()) for robot in robots},
+            {robot.name: robot.body() for robot in robots},
             ground.world,
             ground.scene,
             scenario.collisions == "stop",
             self.n,
             None if ground.is_shared else ground.moved,
             self.loops.array,
+            ground.is_generated,
+            obstacle_names(scenario),
         )
 
     def _make_sensors(self, wanted: Iterable[str] | None) -> dict[str, SensorColumns]:
@@ -439,7 +469,8 @@ class BatchSimulation:
         made: dict[str, SensorColumns] = {}
         for full, (robot, name, block, kind) in there.items():
             if full in set(names) or (kind.shares_memory and name == kind.name):
-                made[full] = sensor_columns(fixture, self._robots[robot], name, block, kind, self.n)
+                with plugin_errors(f"sensor {full}", kind):
+                    made[full] = sensor_columns(fixture, self._robots[robot], name, block, kind, self.n)
         self._trackers = [each for each in made.values() if isinstance(each, KernelColumns) and each.is_tracking]
         self._unseen = [each for each in self._trackers if each.target not in names]  # what others share is kept up
         return {full: columns for full, columns in made.items() if full in set(names)}

@@ -10,9 +10,10 @@ from microsim.batch import camera_kernels as row
 from microsim.batch.batch_columns import Integers
 from microsim.batch.cuda_camera import expose_loop, frame_loop, release_loop
 from microsim.batch.sensor_columns import SensorColumns
-from microsim.engine.calls import address_of
+from microsim.engine.compiled_tick import windows_table
 from microsim.engine.geometry import matrix_from_rpy
-from microsim.engine.output_table import WINDOW_COLUMNS
+from microsim.engine.pipeline import AT, NOTHING_BEFORE
+from microsim.engine.records import address_of
 from microsim.engine.world import PALETTE
 from microsim.outputs.sensor_outputs import latency_of
 from microsim.render.image_noise import blur_weights
@@ -40,7 +41,7 @@ class CameraColumns(SensorColumns):
         self._camera = address_of(self._keep(self._row))
 
     def _keep(self, values: Any) -> Any:
-        self._arrays.append(self.loops.array(values))
+        self._arrays.append(self.loops.table(values) if values.dtype.names else self.loops.array(values))
         return self._arrays[-1]
 
     def _fill(self, **columns: Any) -> None:
@@ -58,9 +59,10 @@ class CameraColumns(SensorColumns):
         self._queue: Integers = xp.zeros((self.n, 2), np.int64)  # the first frame that is on its way, and how many are
         self._latency_keys: Integers = xp.zeros(self.n, np.int64)
         silent, fails = self.windows("silence"), self.windows("fail")
-        windows = self._keep(np.array([*silent, *fails], np.float64).reshape(-1, WINDOW_COLUMNS))
-        self._latency = latency.mean_ms, latency.jitter_ms, latency.drop_probability, latency.physics_hz
-        self._fill(ROBOT=self.robot.fleet, SCENE=ground.scene, KEYS=self.keys, LATENCY_KEYS=self._latency_keys)
+        windows = self._keep(windows_table([*silent, *fails]))
+        self._latency, self._before = latency.numbers, xp.zeros((self.n, 2))  # of each world, as `delay_of` keeps it
+        self._fill(ROBOT=self.robot.fleet, SCENE=ground.scene, KEYS=self.keys)
+        self._fill(LATENCY_KEYS=self._latency_keys, BEFORE=self._before)
         self._fill(SAMPLED_AT=self.sampled_at, DROPPED=self.dropped, READINGS=self.readings)
         self._fill(WINDOWS=windows, SILENT=len(silent), FAILS=len(silent) + len(fails))
         self._fill(QUEUE=self._queue, FRAMES=self._frames, SLOTS=self._slots)
@@ -115,6 +117,7 @@ class CameraColumns(SensorColumns):
         self._latency_keys[worlds] = self.loops.stream_keys(seeds, f"{self.target}/latency")
         self.readings[worlds] = 0
         self._queue[worlds] = 0
+        self._before[worlds, AT] = NOTHING_BEFORE[AT]
         self._frames[worlds, :, row.LEAVES] = 0
         self._frames[worlds, :, row.SHOWS] = row.BLANK
         self._place_obstacles(worlds)
@@ -151,10 +154,13 @@ class CameraColumns(SensorColumns):
             for step in (row.see_pixel, row.sum_in_row, row.finish_pixel):
                 self._each(step, some, self._pixels)
 
+    def _history(self) -> tuple[Any, ...]:
+        return self._frames, self._queue, self._latency_keys, self._before
+
     def memory(self, worlds: Integers, seeds: Integers, tick: Integers) -> Any:
-        return [array[worlds] for array in (self._frames, self._queue, self._latency_keys)]
+        return [array[worlds] for array in self._history()]
 
     def recall(self, worlds: Integers, memory: Any) -> None:
-        for array, kept in zip((self._frames, self._queue, self._latency_keys), memory, strict=True):
+        for array, kept in zip(self._history(), memory, strict=True):
             array[worlds] = kept
         self._place_obstacles(worlds)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 
 from microsim.batch.batch_columns import Array
-from microsim.engine import calls, motion, noise, output_table
+from microsim.engine import calls, compiled_tick, motion, noise
 from microsim.engine.calls import FLEET_COLUMNS, STATE, STATE_ROWS, WIDTH, Rows
 from microsim.engine.compiled import kernel
+from microsim.engine.compiled_tick import WINDOW
 from microsim.engine.geometry import Grid, ground_height
 from microsim.engine.motion import FIELDS
-from microsim.engine.output_table import WINDOW_COLUMNS
 from microsim.engine.pipeline import delay_of
+from microsim.engine.records import records_at
 from microsim.render.drawing import draw_row
 from microsim.render.image_noise import Sums as Words
 from microsim.render.image_noise import blur_in_column, blur_in_row, gain_of
@@ -25,15 +26,15 @@ from microsim.render.shapes import COEFFICIENTS, SHAPE_COLUMNS, aim_one, put_at
 
 # columns of a camera's row: addresses and sizes
 (
-    ROBOT, SCENE, NUMBERS, KEYS, LATENCY_KEYS, SAMPLED_AT, DROPPED, READINGS, WINDOWS, SILENT, FAILS,
+    ROBOT, SCENE, NUMBERS, KEYS, LATENCY_KEYS, BEFORE, SAMPLED_AT, DROPPED, READINGS, WINDOWS, SILENT, FAILS,
     QUEUE, FRAMES, SLOTS,
     IMAGE_HEIGHT, IMAGE_WIDTH, RAYS, COLUMN_SPANS, COLUMN_BINS, ROW_SPANS, ROW_BINS,
     SHAPES, SHAPE_COUNT, SHAPES_STEP, PAINTED, MOVED, MOVED_COUNT, EXTENTS,
     IS_FLAT, NODES, EDGES_X, EDGES_Y, HOLES, PATCH_ROWS, PATCH_COLUMNS, BLOCKS, BLOCK_ROWS, BLOCK_COLUMNS,
     PALETTE, CLASSES, WEIGHTS, REACH,
     AIMED, SHAPE_SPANS, GROUND_SPANS, SPAN_COUNT, SEEN, SUMS,
-) = range(48)  # fmt: skip
-CAMERA_COLUMNS = 48
+) = range(49)  # fmt: skip
+CAMERA_COLUMNS = 49
 
 # its numbers
 LATENCY, JITTER, SCALE, LOWEST, PLACE, TURNED = 0, 4, 5, 9, 10, 13  # mean, jitter [ms], chance of loss, hz; …
@@ -53,7 +54,7 @@ _words_at, _word_grid_at, _float_grid_at = calls.words_at, calls.word_grid_at, c
 _byte_grid_at, _scene_at = calls.byte_grid_at, calls.scene_at
 _room = calls.room
 _observe_one, _place_of, _turned_by = motion.observe_one, motion.place_of, motion.turned_by
-_is_within, _uniforms = output_table.is_within, noise.uniforms
+_is_within, _uniforms, _windows_at = compiled_tick.is_within, noise.uniforms, records_at(WINDOW)
 
 
 @kernel
@@ -75,9 +76,9 @@ def expose(camera: int, w: int, now: int) -> None:
     """Let a camera of world w see what it sees at a tick of its trigger, as `pipeline.Delayed` does."""
     row = _integers_at(camera, CAMERA_COLUMNS)
     numbers, queue = _floats_at(row[NUMBERS], NUMBER_COUNT), _integers_at(row[QUEUE] + 16 * w, 2)
-    windows = _float_grid_at(row[WINDOWS], row[FAILS], WINDOW_COLUMNS)
+    windows = _windows_at(row[WINDOWS], row[FAILS])
     key = _integers_at(row[LATENCY_KEYS], w + 1)[w]
-    delay = delay_of(numbers[LATENCY], numbers[LATENCY + 1], numbers[LATENCY + 2], numbers[LATENCY + 3], key, now)
+    delay = delay_of(numbers[LATENCY:], key, now, _floats_at(row[BEFORE] + 16 * w, 2))
     if delay >= 0 and _is_within(windows, 0, row[SILENT], now):
         _integers_at(row[DROPPED], w + 1)[w] += 1
     elif delay >= 0:

@@ -29,8 +29,8 @@ target datalayout = "{layout}"
 """
 
 
-def ptx_of(function: Callable[..., None], arguments: int, capability: tuple[int, int]) -> tuple[str, bytes]:
-    """The name of a compiled kernel of that many 64-bit integers, and its PTX for GPUs of a compute capability."""
+def ptx_of(function: Callable[..., None], arguments: int, capability: tuple[int, int]) -> bytes:
+    """The PTX of a kernel of that many 64-bit integers, for GPUs of a compute capability."""
     from cuda.bindings import nvvm
     from numba.core import types
     from numba.cuda.compiler import compile_cuda, kernel_fixup
@@ -38,8 +38,7 @@ def ptx_of(function: Callable[..., None], arguments: int, capability: tuple[int,
 
     _allow_new_numpy()
     made = compile_cuda(function, types.void, (types.int64,) * arguments, cc=capability)
-    name = made.fndesc.llvm_func_name
-    kernel_fixup(made.library.get_function(name), False)
+    kernel_fixup(made.library.get_function(made.fndesc.llvm_func_name), False)
     modules = [llvm_replace(text).encode() for text in made.library.llvm_strs]
     functions = "".join(_CHOICE.format(name=name, order=order) for name, order in (("fmax", "ogt"), ("fmin", "olt")))
     ours = _MODULE.format(layout=NVVM().data_layout, functions=functions, version=nvvm.ir_version())
@@ -55,7 +54,7 @@ def ptx_of(function: Callable[..., None], arguments: int, capability: tuple[int,
         nvvm.get_compiled_result(program, code)
     finally:
         nvvm.destroy_program(program)
-    return name, bytes(code).rstrip(b"\0")
+    return bytes(code).rstrip(b"\0")
 
 
 def _libdevice() -> bytes:
@@ -88,4 +87,5 @@ def compiler_version() -> tuple[Any, ...]:
     import numba_cuda
     from cuda.bindings import nvvm
 
-    return numba.__version__, numba_cuda.__version__, nvvm.version(), nvvm.ir_version()
+    ours = OPTIONS, _CHOICE, _MODULE
+    return numba.__version__, numba_cuda.__version__, nvvm.version(), nvvm.ir_version(), ours

@@ -15,51 +15,26 @@ from numba import cuda, float64, int64
 
 from microsim.batch import kernels
 from microsim.batch.batch_columns import Array
-from microsim.batch.kernels import (
-    DROPPED_AT,
-    END_WINDOW,
-    FIRST_WINDOW,
-    IS_TRACKER,
-    KEYS_AT,
-    MEMORY_STEP,
-    READING_STEP,
-    SAMPLED_AT,
-    SETTINGS_STEP,
-    SINGLES,
-    SINGLES_STEP,
-    STEP_COLUMNS,
-)
-from microsim.engine import calls, contact_rows, contacts, exact, motion, noise, output_table, random_layout
+from microsim.batch.kernels import STEP
+from microsim.engine import calls, compiled_tick, contact_rows, contacts, exact, motion, noise, random_layout, records
 from microsim.engine.calls import (
-    CALL_COLUMNS,
     COMMAND,
-    END_JUMP,
-    FIRST_JUMP,
     FLEET_COLUMNS,
     FLEET_SCENE,
     INPUTS,
     KEYS,
-    MEMORY,
-    MEMORY_SIZE,
-    MOUNT,
     PARAMETER_STEP,
     PARAMETERS,
-    READING,
-    READING_SIZE,
-    SCENE,
-    SETTINGS,
-    SETTINGS_SIZE,
     STATE,
     STATE_ROWS,
-    TABLE,
-    TABLE_SIZE,
     WIDTH,
 )
+from microsim.engine.compiled_tick import WINDOW
 from microsim.engine.contact_rows import ROBOT_COLUMNS, ROBOTS, SCRATCH_COLUMNS, TABLE_COLUMNS, WORDS
 from microsim.engine.contact_rows import STATE as MOVER_STATE
 from microsim.engine.contact_rows import STRIDE as MOVER_STRIDE
 from microsim.engine.motion import PLACE_X, PLACE_Y, PLACE_Z, SENSOR_FIELDS
-from microsim.engine.output_table import OFFSET, WINDOW_COLUMNS
+from microsim.engine.records import record_at, records_at
 
 if TYPE_CHECKING:
     pass
@@ -69,7 +44,8 @@ NAN_BITS = 0x7FC00000  # of a float32: a GPU's own conversion of NaN gives other
 _floats_at, _integers_at, _words_at, _singles_at = calls.floats_at, calls.integers_at, calls.words_at, calls.singles_at
 _float_grid_at, _byte_grid_at, _scene_at = calls.float_grid_at, calls.byte_grid_at, calls.scene_at
 _bytes_at = calls.bytes_at
-_is_within = output_table.is_within
+_is_within = compiled_tick.is_within
+_call_at, _step_at, _windows_at, _floats_in = calls.call_at, record_at(STEP), records_at(WINDOW), records.floats_in
 _observe_one, _place_of = motion.observe_one, motion.place_of
 _take_command, _put_at_start = kernels.take_command, kernels.put_at_start
 _last_offset, _free_place = kernels.last_offset, kernels.free_place
@@ -317,10 +293,11 @@ def places_loop() -> Callable[..., None]:
 
 
 def firing_loop() -> Callable[..., None]:
-    def loop(count: int, p: int, q: int, begin: int, ticks: int, offsets: int) -> None:
+    def loop(count: int, whole: int, rest: int, parts: int, begin: int, ticks: int, offsets: int) -> None:
         index = cuda.grid(1)
         if index < count:
-            _integers_at(offsets, count)[index] = _last_offset(p, q, _integers_at(begin, count)[index], ticks)
+            now = _integers_at(begin, count)[index]
+            _integers_at(offsets, count)[index] = _last_offset(whole, rest, parts, now, ticks)
 
     return loop
 
@@ -347,44 +324,40 @@ def sense_loop(kernel: Callable[..., None], reads_state: bool, is_rounded: bool)
         if index >= count:
             return
         w = _integers_at(worlds, count)[index]
-        now, row, step = (
-            _integers_at(tick, w + 1)[w],
-            _integers_at(call, CALL_COLUMNS),
-            _integers_at(steps, STEP_COLUMNS),
-        )
-        first, spans = _integers_at(silent, STEP_COLUMNS), _float_grid_at(windows, window_count, WINDOW_COLUMNS)
-        if _is_within(spans, first[FIRST_WINDOW], first[END_WINDOW], now):
+        now, made, step, first = _integers_at(tick, w + 1)[w], _call_at(call), _step_at(steps), _step_at(silent)
+        spans = _windows_at(windows, window_count)
+        if _is_within(spans, first.dropouts.first, first.dropouts.end, now):
             if steps == silent:
-                _integers_at(first[DROPPED_AT], w + 1)[w] += 1
+                _integers_at(first.dropped, w + 1)[w] += 1
             return
         seen = cuda.local.array(SENSOR_FIELDS, float64)
         robot = _integers_at(fleet, FLEET_COLUMNS)
         states = _float_grid_at(robot[STATE], robot[STATE_ROWS], robot[WIDTH])
         if not reads_state:
             _observe_one(states, w, seen)
-            mount = _floats_at(row[MOUNT], 3)
-            x, y, z = _place_of(seen, mount[0], mount[1], mount[2])
-            for k in range(row[FIRST_JUMP], row[END_JUMP]):
-                if _is_within(spans, k, k + 1, now):
-                    x, y, z = x + spans[k, OFFSET], y + spans[k, OFFSET + 1], z + spans[k, OFFSET + 2]
+            x, y, z = _place_of(seen, made.mount[0], made.mount[1], made.mount[2])
+            for k in range(made.jumps.first, made.jumps.end):
+                window = spans[k]
+                if window.first <= now < window.end:
+                    x, y, z = x + window.offset[0], y + window.offset[1], z + window.offset[2]
             seen[PLACE_X], seen[PLACE_Y], seen[PLACE_Z] = x, y, z
-        settings = _floats_at(row[SETTINGS] + w * step[SETTINGS_STEP], row[SETTINGS_SIZE])
-        memory = _floats_at(row[MEMORY] + w * step[MEMORY_STEP], row[MEMORY_SIZE])
-        scene = _scene_at(row[SCENE], w, _floats_at(row[TABLE], row[TABLE_SIZE]))
-        key, size = _integers_at(step[KEYS_AT], w + 1)[w], row[READING_SIZE]
+        settings = _floats_at(made.settings.address + w * step.settings, made.settings.count)
+        memory = _floats_at(made.memory.address + w * step.memory, made.memory.count)
+        scene = _scene_at(made.scene, w, _floats_in(made.table))
+        key, size = _integers_at(step.keys, w + 1)[w], made.reading.count
         if is_rounded:
             numbers = _float_grid_at(room, size, count)[:, index]
         else:
-            numbers = _float_grid_at(row[READING] + w * step[READING_STEP], size, 1)[:, 0]
+            numbers = _float_grid_at(made.reading.address + w * step.reading, size, 1)[:, 0]
         if reads_state:
             kernel(settings, states[:, w], memory, scene, key, now, numbers)
         else:
             kernel(settings, seen, memory, scene, key, now, numbers)
-        if step[IS_TRACKER] == 0:
-            _integers_at(step[SAMPLED_AT], w + 1)[w] = now
+        if step.is_tracker == 0:
+            _integers_at(step.sampled_at, w + 1)[w] = now
         if is_rounded:
-            singles = _singles_at(step[SINGLES] + w * step[SINGLES_STEP], size)
-            words = _words_at(step[SINGLES] + w * step[SINGLES_STEP], size)
+            singles = _singles_at(step.singles + w * step.singles_step, size)
+            words = _words_at(step.singles + w * step.singles_step, size)
             for k in range(size):
                 if numbers[k] == numbers[k]:
                     singles[k] = numbers[k]

@@ -6,8 +6,6 @@ import hashlib
 import inspect
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 import numba
@@ -31,13 +29,18 @@ from microsim.batch.cuda_kernels import (
     start_loop,
     take_loop,
 )
+from microsim.batch.kernels import STEP
+from microsim.batch.ptx_cache import kept_ptx
 from microsim.engine import noise
 from microsim.engine.calls import (
-    address_of,
+    CALL,
     is_of_version_0_1,
 )
 from microsim.engine.compiled import CACHE_FOLDER
 from microsim.engine.contact_tables import marks_for
+from microsim.engine.kernel_key import key_of
+from microsim.engine.multiples import Increment
+from microsim.engine.records import Records, address_of
 
 if TYPE_CHECKING:
     from microsim.batch.batch_ground import Ground
@@ -71,6 +74,10 @@ class CudaLoops:
 
     def array(self, values: npt.NDArray[Any]) -> Any:
         return values.copy() if IS_SIMULATED else self.xp.asarray(values)
+
+    def table(self, records: Records) -> Any:
+        # CuPy has no records; kernels are given the address alone
+        return records.copy() if IS_SIMULATED else self.xp.asarray(np.ascontiguousarray(records).view(np.uint8))
 
     def host(self, array: Any) -> npt.NDArray[Any]:
         found: npt.NDArray[Any] = array if isinstance(array, np.ndarray) else self.xp.asnumpy(array)
@@ -127,24 +134,23 @@ class CudaLoops:
         self.launch(worlds.size, places_loop, (), *[address_of(each) for each in arrays])
         return out
 
-    def last_firing(self, period: tuple[int, int], begin: Integers, ticks: int) -> Integers:
+    def last_firing(self, step: Increment, begin: Integers, ticks: int) -> Integers:
         offsets: Integers = self.xp.empty(begin.size, np.int64)
-        self.launch(begin.size, firing_loop, (), *period, address_of(begin), ticks, address_of(offsets))
+        self.launch(begin.size, firing_loop, (), *step, address_of(begin), ticks, address_of(offsets))
         return offsets
 
     def sense(self, sensor: KernelColumns, calls: Calls, worlds: Integers, tick: Integers) -> None:
         size = 8 * sensor.reading_size
         part = max(ROOM_BYTES // size, THREADS) if sensor.is_rounded else worlds.size
         room = self.xp.empty(min(part, worlds.size) * size if sensor.is_rounded else 0, np.uint8)
-        windows = sensor.window_rows
-        shared = address_of(sensor.robot.fleet), address_of(windows), len(windows)
+        shared = address_of(sensor.robot.fleet), sensor.windows_at, sensor.window_count
         constants = sensor.sensor.reads_state, sensor.is_rounded
         for begin in range(0, worlds.size, max(part, 1)):
             some = worlds[begin : begin + part]
             for k, kernel in enumerate(calls.kernels):
-                rows = [address_of(each) for each in (calls.rows[k], calls.steps[k], calls.steps[0])]
-                places = address_of(some), address_of(tick), address_of(room)
-                self.launch(some.size, sense_loop, (kernel, *constants), *rows, *shared, *places)
+                rows = calls.rows_at + k * CALL.itemsize, calls.steps_at + k * STEP.itemsize, calls.steps_at
+                arrays = address_of(some), address_of(tick), address_of(room)
+                self.launch(some.size, sense_loop, (kernel, *constants), *rows, *shared, *arrays)
 
     def sincos(self, angles: Array, sines: Array, cosines: Array) -> None:
         self.launch(angles.size, sincos_loop, (), *[address_of(each) for each in (angles, sines, cosines)])
@@ -164,27 +170,12 @@ def _shape_of(robot: RobotColumns) -> tuple[Any, ...]:
     return kernel, is_of_version_0_1(kernel), *[each.shape[0] for each in arrays]
 
 
-def _flat(constants: tuple[Any, ...]) -> list[Any]:
-    return [one for each in constants for one in (_flat(each) if isinstance(each, tuple) else [each])]
-
-
 @lru_cache(None)
 def _function(make: Callable[..., Any], constants: tuple[Any, ...], capability: tuple[int, int]) -> Any:
     """The GPU's function, loaded. Its PTX is kept on disk, like kernels of the CPU."""
     import cupy
 
-    kernels = [each for each in _flat(constants) if callable(each)]
-    given = [getattr(each, "__name__", each) for each in (make, *_flat(constants))]
-    sources = [Path(inspect.getfile(getattr(each, "py_func", each))).read_bytes() for each in kernels]
-    described = repr((given, capability, compiler_version())).encode()
-    name = hashlib.sha256(described + b"".join(sources)).hexdigest()[:16]
-    folder = CACHE_FOLDER or Path(mkdtemp(prefix="microsim-"))
-    file, label = folder / f"{name}.ptx", folder / f"{name}.name"
-    if not label.is_file():
-        loop = make(*constants)
-        entry, code = ptx_of(loop, len(inspect.signature(loop).parameters), capability)
-        for path, content in ((file, code), (label, entry.encode())):
-            part = path.with_suffix(".part")
-            part.write_bytes(content)
-            part.replace(path)
-    return cupy.RawModule(path=str(file)).get_function(label.read_text())
+    loop = make(*constants)
+    key = hashlib.sha256(repr((key_of(loop), capability, compiler_version())).encode()).hexdigest()[:32]
+    file, entry = kept_ptx(CACHE_FOLDER, key, lambda: ptx_of(loop, len(inspect.signature(loop).parameters), capability))
+    return cupy.RawModule(path=str(file)).get_function(entry)

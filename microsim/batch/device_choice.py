@@ -18,7 +18,7 @@ from microsim.scenario import Scenario
 if TYPE_CHECKING:
     from microsim.batch.batch_simulation import BatchSimulation
 
-DEVICES = ("cpu", "cuda")
+DEVICES = ("cpu", "cuda", "auto")
 TEST_WORLDS = 40
 
 _proven: set[Any] = set()  # kernels that gave the CPU's bits in this process
@@ -37,6 +37,8 @@ def choose_loops(
     problem = found if isinstance(found, str) else self_test(found, scenario, sensors, batch)
     if not problem and not isinstance(found, str):
         return found
+    if device == "cuda":
+        raise UsageError(f"{problem}; device='auto' runs the batch on the CPU where no GPU can run it")
     warnings.warn(f"{problem}: the batch runs on the CPU", RuntimeWarning, stacklevel=3)
     return HostLoops()
 
@@ -49,7 +51,7 @@ def cuda_loops() -> Loops | str:
 
         return CudaLoops()
     except ImportError as error:
-        return f"device='cuda' needs {error.name or error}: {install_hint('gpu')}"
+        return f"a batch on a GPU needs {error.name or error}: {install_hint('gpu')}"
     except Exception as error:  # CuPy's and the driver's errors have no common class
         return f"no GPU can be used here ({type(error).__name__}: {error})"
 

@@ -11,17 +11,18 @@ import numpy.typing as npt
 from microsim.batch import kernels
 from microsim.batch.batch_columns import Array, Integers
 from microsim.engine.calls import (
-    MOTION,
-    READING,
-    Rows,
-    address_of,
+    CALL,
     advance_address,
     advance_many_address,
+    raise_broken,
     sample_address,
     sample_many_address,
 )
 from microsim.engine.contact_tables import marks_for
+from microsim.engine.multiples import Increment
 from microsim.engine.noise import stream_keys
+from microsim.engine.records import Records, address_of
+from microsim.plugin_errors import plugin_errors
 
 if TYPE_CHECKING:
     from microsim.batch.batch_ground import Ground
@@ -42,6 +43,10 @@ class HostLoops:
     def array(self, values: npt.NDArray[Any]) -> Any:
         """The array in the memory of this device."""
         return values
+
+    def table(self, records: Records) -> Any:
+        """The rows in the memory of this device, from where kernels read them by address."""
+        return records
 
     def host(self, array: Any) -> npt.NDArray[Any]:
         """The array in the memory of the CPU."""
@@ -70,7 +75,11 @@ class HostLoops:
         needs_tick = np.array([robot.needs_tick for robot in batch.movers], np.int64)
         contacts, shared = batch.contacts, batch.ground.is_shared
         size = marks_for(len(contacts.names), contacts.words).size
-        kernels.move(batch.fleets, needs_tick, shared, contacts.table, size, batch.tick, ticks, begin, end)
+        rows = kernels.move(batch.fleets, needs_tick, shared, contacts.table, size, batch.tick, ticks, begin, end)
+        if not batch.has_checked:
+            return
+        with plugin_errors():
+            raise_broken(rows, lambda row: f"robot model {batch.movers[row].model.name}")
 
     def put_at_start(self, robot: RobotColumns, worlds: Integers, keys: Integers) -> None:
         kernels.put_all_at_start(robot.state, robot.start, address_of(robot.ground.scene), keys, worlds)
@@ -78,10 +87,19 @@ class HostLoops:
     def settle(self, robot: RobotColumns, worlds: Integers) -> None:
         """Lay robots that were put somewhere onto the slope there."""
         ground, put = robot.ground, np.ascontiguousarray(robot.state[:, worlds])
-        grid = (ground.elevation, ground.cell, ground.west, ground.south)
+        place, parameters = (ground.cell, ground.west, ground.south), robot.parameters[:, worlds]
         assert robot.model.settle is not None
-        robot.model.settle(put, np.ascontiguousarray(robot.parameters[:, worlds]), *grid)
-        robot.state[:, worlds] = put
+        with plugin_errors(f"robot {robot.name}", type(robot.settings)):
+            if ground.elevation.ndim == 2:
+                robot.model.settle(put, np.ascontiguousarray(parameters), ground.elevation, *place)
+                robot.state[:, worlds] = put
+                return
+            for index, world in enumerate(worlds.tolist()):
+                one = np.ascontiguousarray(put[:, index : index + 1])
+                robot.model.settle(
+                    one, np.ascontiguousarray(parameters[:, index : index + 1]), ground.elevation[world], *place
+                )
+                robot.state[:, world : world + 1] = one
 
     def lay_out(self, ground: Ground, worlds: Integers, keys: Integers) -> None:
         scene, tables = address_of(ground.scene), (ground.table, ground.starts, ground.chances)
@@ -92,25 +110,23 @@ class HostLoops:
         kernels.free_places(spans, address_of(ground.scene), keys, worlds, out)
         return out
 
-    def last_firing(self, period: tuple[int, int], begin: Integers, ticks: int) -> Integers:
+    def last_firing(self, step: Increment, begin: Integers, ticks: int) -> Integers:
         """For each world, how many ticks after `begin` a trigger last fires within `ticks`; 0 where it does not."""
         offsets = np.empty(begin.size, np.int64)
-        kernels.last_firing(*period, begin, ticks, offsets)
+        kernels.last_firing(*step, begin, ticks, offsets)
         return offsets
 
     def sense(self, sensor: KernelColumns, calls: Calls, worlds: Integers, tick: Integers) -> None:
-        rows = self._with_own_room(sensor, calls.rows)
-        kernels.sense(rows, calls.steps, sensor.robot.fleet, worlds, tick, sensor.window_rows)
-
-    def _with_own_room(self, sensor: KernelColumns, rows: Rows) -> Rows:
-        """The calls with room to work in that threads do not share; it is kept until this thread's next call."""
-        mine, motion = rows.copy(), np.zeros(sensor.motion_size)
-        sensor.room.motion = motion
-        mine[:, MOTION] = address_of(motion)
-        if sensor.is_rounded:
-            sensor.room.numbers = np.zeros((1, sensor.reading_size))
-            mine[:, READING] = address_of(sensor.room.numbers)
-        return mine
+        tables = calls.rows_at, calls.steps_at, len(calls.kernels)
+        windows = sensor.windows_at, sensor.window_count
+        if not calls.has_checked:
+            kernels.sense(*tables, sensor.robot.fleet, worlds, tick, *windows, 0)
+            return
+        made = np.zeros(len(calls.kernels) * CALL.itemsize // 8 + sensor.motion_size + sensor.reading_size)
+        kernels.sense(*tables, sensor.robot.fleet, worlds, tick, *windows, address_of(made))
+        rows = made[: len(calls.kernels) * CALL.itemsize // 8].view(CALL)
+        with plugin_errors():
+            raise_broken(rows, lambda row: f"{calls.owners[row]} in world {rows[row].world}")
 
     def sincos(self, angles: Array, sines: Array, cosines: Array) -> None:
         kernels.sincos_each(angles, sines, cosines)

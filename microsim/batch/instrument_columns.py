@@ -208,7 +208,7 @@ class InstrumentColumns(SensorColumns):
         instrument = tools["shared"]
         if ground.is_shared:
             return instrument
-        if hasattr(instrument, "show_obstacles"):
+        if hasattr(instrument, "show_obstacles") and not ground.is_generated:
             instrument.show_obstacles(ground.obstacles(world))
             return instrument
         if world not in self._worlds:
@@ -252,4 +252,5 @@ def sensor_columns(
 
 
 def is_drawn_by_gpu(fixture: Fixture, robot: RobotColumns, block: Any, sensor: Sensor) -> bool:
-    return sensor.is_plain_camera(block, robot.ground.world, len(fixture.robots) > 1)
+    is_plain = sensor.is_plain_camera(block, robot.ground.world, len(fixture.robots) > 1)
+    return is_plain and not robot.ground.is_generated

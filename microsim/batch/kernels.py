@@ -12,11 +12,22 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine import calls as _calls
-from microsim.engine import column_blocks, exact, geometry, motion, noise, output_table, random_layout
+from microsim.engine import (
+    column_blocks,
+    compiled_tick,
+    exact,
+    geometry,
+    motion,
+    multiples,
+    noise,
+    random_layout,
+    records,
+)
 from microsim.engine import contacts as _contacts
 from microsim.engine.calls import (
     BEGIN,
     BLOCK,
+    CALL,
     COMMAND,
     END,
     FARTHEST,
@@ -24,55 +35,48 @@ from microsim.engine.calls import (
     FLEET_WORLD,
     FUNCTION,
     INPUTS,
-    KEY,
+    IS_BROKEN,
     MANY,
     MANY_MEMORY,
     MANY_READING,
     MANY_ROWS,
     MANY_SETTINGS,
-    MEMORY,
-    MEMORY_SIZE,
-    MOTION,
-    MOUNT,
-    READING,
-    READING_SIZE,
-    SEEN,
-    SETTINGS,
-    SETTINGS_SIZE,
     STATE,
     STATE_ROWS,
-    STRIDE,
-    TICK,
     TICKS,
     TRACE,
     TRACE_ROWS,
     TRACE_WIDTH,
     TRACE_X,
     WIDTH,
-    WORLD,
     Rows,
     Scene,
 )
 from microsim.engine.compiled import inlined, kernel, threaded_kernel
+from microsim.engine.compiled_tick import WINDOW
 from microsim.engine.components import COMMON_ROWS, HELD, PITCH, ROLL, YAW, X, Y, Z
 from microsim.engine.contact_rows import SCRATCH_COLUMNS
 from microsim.engine.geometry import Array, Grid
-from microsim.engine.motion import COS_YAW, PLACE_X, PLACE_Y, PLACE_Z, SENSOR_FIELDS, SIN_YAW
+from microsim.engine.motion import COS_YAW, PLACE_X, PLACE_Y, PLACE_Z, SIN_YAW
 from microsim.engine.motion import YAW as OWN_YAW
 from microsim.engine.motion import X as OWN_X
 from microsim.engine.motion import Y as OWN_Y
 from microsim.engine.motion import Z as OWN_Z
+from microsim.engine.records import ADDRESS, INT, RANGE, Record, Records, record
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
-_call, _copy, _invoke, _is_within = _calls.call, _calls.copy, output_table.invoke, output_table.is_within
+_call, _copy, _invoke, _is_within = _calls.call, _calls.copy, compiled_tick.invoke, compiled_tick.is_within
 _floats_at, _integers_at, _singles_at = _calls.floats_at, _calls.integers_at, _calls.singles_at
 _table_address, _float_grid_at = _calls.table_address, _calls.float_grid_at
+_address_of_record = records.address_of_record
+_calls_at, _windows_at = records.records_at(CALL), records.records_at(WINDOW)
 _observe_one, _observe_place, _level_place = motion.observe_one, motion.observe_place, motion.level_place
 _ground_height = geometry.ground_height
 _wrap_angle = exact.wrap_angle
 _sincos = exact.sincos
 _start_place, _lay_out, _scene_at = random_layout.start_place, random_layout.lay_out, _calls.scene_at
+_last_until = multiples.last_until
 _remember, _settle, _find_quiet = _contacts.remember, _contacts.settle, _contacts.find_quiet
 _uniforms = noise.uniforms
 _note_distance = column_blocks.note_distance
@@ -80,10 +84,23 @@ _note_distance = column_blocks.note_distance
 _FEW = 8  # fewer columns than these are moved one by one
 _AHEAD = 512  # worlds that run ahead together: what is kept of them stays in the processor's second cache
 
-# columns of a sensor's steps: bytes from one world's numbers to the next one's, then addresses of columns of worlds
-SETTINGS_STEP, MEMORY_STEP, READING_STEP, SINGLES, SINGLES_STEP, KEYS_AT, SAMPLED_AT, DROPPED_AT = range(8)
-FIRST_WINDOW, END_WINDOW, IS_TRACKER, READS_PLACE, SAMPLE_MANY = range(8, 13)  # the last: for a block of worlds, or 0
-STEP_COLUMNS = 13
+STEP = record(  # what differs from world to world in a sensor's call: bytes to the next world's, columns of worlds
+    settings=INT,
+    memory=INT,
+    reading=INT,
+    singles=ADDRESS,  # of the reading as float32; 0: it stays as it is
+    singles_step=INT,
+    keys=ADDRESS,
+    sampled_at=ADDRESS,
+    dropped=ADDRESS,
+    dropouts=RANGE,  # windows of time
+    is_tracker=INT,
+    reads_place=INT,
+    sample_many=ADDRESS,  # the form for a block of worlds; 0: there is none
+)
+
+_steps_at = records.records_at(STEP)
+CALL_BYTES = CALL.itemsize
 
 
 @threaded_kernel
@@ -125,11 +142,11 @@ def take_command(handed_in: Array, in_force: Array, state: Array, age: int, igno
 def move(
     fleets: Rows, needs_tick: Integers, is_shared: bool, contacts: Rows, marks: int, tick: Integers, ticks: int,
     begin: int, end: int,
-) -> None:  # fmt: skip
-    """Worlds begin … end - 1 from their own tick on by `ticks`.
+) -> Rows:  # fmt: skip
+    """Worlds begin … end - 1 from their own tick on by `ticks`; gives the calls as they were made last.
 
     A block of worlds runs ahead, robot by robot. Worlds in which robots came near anything are put back, and move again
-    with a look at what they touch after every tick.
+    with a look at what they touch after every tick. All stops where the kernel of a plug-in raises an exception.
     """
     rows, table, count = fleets.copy(), _table_address(contacts), fleets.shape[0]
     scratch, room = np.empty((count, SCRATCH_COLUMNS)), np.zeros(marks, np.int64)
@@ -142,23 +159,30 @@ def move(
         for r in range(count):
             rows[r, TRACE] = _table_address(traces[r])
             _run_ahead(rows[r], is_shared, needs_tick[r] != 0, tick, ticks, first, last)
+            if rows[r, IS_BROKEN]:
+                return rows
         _find_quiet(table, first, traces, ways, quiet[: last - first])
         for w in range(first, last):
             if not quiet[w - first]:
                 _put_back_kept(rows, w, w - first, kept)
-                _move_world(rows, table, tick[w], ticks, w, scratch, room)
+                if not _move_world(rows, table, tick[w], ticks, w, scratch, room):
+                    return rows
+    return rows
 
 
 @kernel
-def _move_world(rows: Rows, table: int, tick: int, ticks: int, w: int, scratch: Array, room: Integers) -> None:
-    """Tick by tick, with all contacts."""
+def _move_world(rows: Rows, table: int, tick: int, ticks: int, w: int, scratch: Array, room: Integers) -> bool:
+    """Tick by tick, with all contacts; False where a kernel raised an exception."""
     rows[:, BEGIN], rows[:, END], rows[:, FLEET_WORLD], rows[:, TICKS] = w, w + 1, w, 1
     for k in range(tick, tick + ticks):
         _remember(table, w, scratch)
         rows[:, FLEET_TICK] = k
         for r in range(rows.shape[0]):
             _call(rows[r, FUNCTION], _table_address(rows[r]))
+            if rows[r, IS_BROKEN]:
+                return False
         _settle(table, w, k, scratch, room)
+    return True
 
 
 @kernel
@@ -176,6 +200,8 @@ def _run_ahead(row: Rows, is_shared: bool, needs_tick: bool, tick: Integers, tic
             _call(row[MANY], _table_address(row))
         else:
             _run_ahead_by_ticks(row)
+        if row[IS_BROKEN]:
+            return
         first = last
 
 
@@ -186,6 +212,8 @@ def _run_ahead_by_ticks(row: Rows) -> None:
     row[TICKS] = 1
     for _ in range(ticks):
         _call(row[FUNCTION], _table_address(row))
+        if row[IS_BROKEN]:
+            return
         for w in range(row[BEGIN], row[END]):
             _note_distance(state, w, trace, w - row[BEGIN])
         row[FLEET_TICK] += 1
@@ -304,44 +332,64 @@ def lay_all_out(
 
 
 @inlined
-def last_offset(p: int, q: int, begin: int, ticks: int) -> int:
-    """When a trigger of period p / q last fires within `ticks` ticks after `begin`; 0 when it does not."""
-    number = (2 * q * (begin + ticks) + q - 1) // (2 * p)
-    return max((2 * number * p + q) // (2 * q) - begin, 0)
+def last_offset(whole: int, rest: int, parts: int, begin: int, ticks: int) -> int:
+    """When a trigger with that `Trigger.step` last fires within `ticks` ticks after `begin`; 0 when it does not."""
+    return max(_last_until(whole, rest, parts, begin + ticks) - begin, 0)
 
 
 @threaded_kernel
-def last_firing(p: int, q: int, begin: Integers, ticks: int, offsets: Integers) -> None:
+def last_firing(whole: int, rest: int, parts: int, begin: Integers, ticks: int, offsets: Integers) -> None:
     for i in range(begin.shape[0]):
-        offsets[i] = last_offset(p, q, begin[i], ticks)
+        offsets[i] = last_offset(whole, rest, parts, begin[i], ticks)
 
 
 @threaded_kernel
-def sense(calls: Rows, steps: Rows, fleet: Rows, worlds: Integers, tick: Integers, windows: Array) -> None:
-    """Readings of sensors on one robot in these worlds: for each world what `output_table.sense` does for one.
+def sense(
+    calls: int, steps: int, count: int, fleet: Rows, worlds: Integers, tick: Integers, windows: int, window_count: int,
+    scratch: int,
+) -> None:  # fmt: skip
+    """Readings of sensors on one robot in these worlds: for each world what `compiled_tick.sense` does for one.
 
-    calls (k, CALL_COLUMNS) hold the addresses of world 0, steps (k, STEP_COLUMNS) how far it is to the next world's.
+    The calls hold the addresses of world 0, the steps how far it is to the next world's. All stops where the kernel of
+    a plug-in raises an exception. `scratch`: where its call is then; room for the calls as they are made, a motion, and
+    a reading that becomes float32. 0: no kernel is a plug-in's.
     """
-    rows, block = calls.copy(), np.zeros((MANY_ROWS, BLOCK))
+    given, steps_to = _calls_at(calls, count).copy(), _steps_at(steps, count)
+    motion_size, block = given[0].motion.count, np.zeros((MANY_ROWS, BLOCK))
+    head, size = count * CALL_BYTES // 8, motion_size + given[0].reading.count
+    own_scratch = np.zeros(0 if scratch else head + size)
+    if scratch == 0:
+        scratch = _table_address(own_scratch)
+    room = _floats_at(scratch + 8 * head, size)
+    for k in range(count):
+        given[k].motion.address = _table_address(room)
+        if steps_to[k].singles:
+            given[k].reading.address = _table_address(room) + 8 * motion_size
+    _copy(scratch, _address_of_record(given[0]), count * CALL_BYTES)
+    own, within = _calls_at(scratch, count), _windows_at(windows, window_count)
     state = _float_grid_at(fleet[STATE], fleet[STATE_ROWS], fleet[WIDTH])
-    if steps[0, SAMPLE_MANY] and worlds.shape[0]:  # settings that all worlds share stay in the block
-        _gather(calls[0, SETTINGS], 0, calls[0, SETTINGS_SIZE], worlds[:1], block[MANY_SETTINGS:])
+    if steps_to[0].sample_many and worlds.shape[0]:  # settings that all worlds share stay in the block
+        _gather(given[0].settings, 0, worlds[:1], block[MANY_SETTINGS:])
     for first in range(0, worlds.shape[0], BLOCK):
         some = worlds[first : first + BLOCK]
-        is_many = steps[0, SAMPLE_MANY] != 0 and some.shape[0] >= _FEW
-        if is_many and _observe_block(state, some, calls[0, MOUNT], block):
-            _sense_block(calls[0], rows[0], steps[0], some, tick, block)
+        is_many = steps_to[0].sample_many != 0 and some.shape[0] >= _FEW
+        if is_many and _observe_block(state, some, given[0].mount, block):
+            _sense_block(given[0], own[0], steps_to[0], some, tick, block)
         else:
-            _sense_one_by_one(calls, rows, steps, fleet, some, tick, windows)
+            _sense_one_by_one(given, own, steps_to, fleet, some, tick, within, room)
+        for k in range(count):
+            if own[k].is_broken:
+                return
+    own_scratch[:1] = 0.0  # so it lives until here
 
 
 @kernel
-def _observe_block(state: Array, worlds: Integers, mount_at: int, block: Array) -> bool:
+def _observe_block(state: Array, worlds: Integers, mount: Array, block: Array) -> bool:
     """Motions of robots and the places of their sensors, all in SIMD; False when any of them leans.
 
     Columns that are left over repeat the last world.
     """
-    mount, last, leaning = _floats_at(mount_at, 3), worlds.shape[0] - 1, 0
+    last, leaning = worlds.shape[0] - 1, 0
     for i in range(BLOCK):
         w = worlds[min(i, last)]
         block[OWN_X, i], block[OWN_Y, i], block[OWN_Z, i] = state[X, w], state[Y, w], state[Z, w]
@@ -349,83 +397,89 @@ def _observe_block(state: Array, worlds: Integers, mount_at: int, block: Array) 
         leaning += 1 if (state[ROLL, w] != 0.0) | (state[PITCH, w] != 0.0) else 0
     if leaning:
         return False
+    mount_x, mount_y, mount_z = mount[0], mount[1], mount[2]
     for i in range(BLOCK):
         sine, cosine = _sincos(block[OWN_YAW, i])
         x, y, z = block[OWN_X, i], block[OWN_Y, i], block[OWN_Z, i]
-        x, y, z = _level_place(x, y, z, sine, cosine, (mount[0], mount[1], mount[2]))
+        x, y, z = _level_place(x, y, z, sine, cosine, (mount_x, mount_y, mount_z))
         block[SIN_YAW, i], block[COS_YAW, i] = sine, cosine
         block[PLACE_X, i], block[PLACE_Y, i], block[PLACE_Z, i] = x, y, z
     return True
 
 
 @kernel
-def _sense_block(call: Rows, row: Rows, step: Rows, worlds: Integers, tick: Integers, block: Array) -> None:
-    """One call in up to BLOCK worlds."""
+def _sense_block(call: Record, own: Record, step: Record, worlds: Integers, tick: Integers, block: Array) -> None:
+    """One call in up to BLOCK worlds; `own`: a copy of it, to write to."""
     numbers, count = np.empty((2, BLOCK), np.int64), worlds.shape[0]
-    all_keys, sampled_at = step[KEYS_AT], step[SAMPLED_AT]
     for i in range(BLOCK):
         w = worlds[min(i, count - 1)]
-        numbers[0, i], numbers[1, i] = _integers_at(all_keys, w + 1)[w], tick[w]
-    if step[SETTINGS_STEP]:
-        _gather(call[SETTINGS], step[SETTINGS_STEP], call[SETTINGS_SIZE], worlds, block[MANY_SETTINGS:])
-    _gather(call[MEMORY], step[MEMORY_STEP], call[MEMORY_SIZE], worlds, block[MANY_MEMORY:])
-    row[MOTION], row[KEY], row[TICK] = _table_address(block), _table_address(numbers[0]), _table_address(numbers[1])
-    row[WORLD] = worlds[0]
-    _call(step[SAMPLE_MANY], _table_address(row))
-    _scatter(block[MANY_MEMORY:], call[MEMORY], step[MEMORY_STEP], call[MEMORY_SIZE], worlds)
-    _scatter(block[MANY_READING:], call[READING], step[READING_STEP], call[READING_SIZE], worlds)
-    row[MOTION] = call[MOTION]
-    for i in range(count):
+        numbers[0, i], numbers[1, i] = _integers_at(step.keys, w + 1)[w], tick[w]
+    if step.settings:
+        _gather(call.settings, step.settings, worlds, block[MANY_SETTINGS:])
+    _gather(call.memory, step.memory, worlds, block[MANY_MEMORY:])
+    own.motion.address, own.world = _table_address(block), worlds[0]
+    own.key, own.tick = _table_address(numbers[0]), _table_address(numbers[1])
+    _call(step.sample_many, _address_of_record(own))
+    if own.is_broken:  # the call stays, as one of the first world
+        own.motion.address, own.key, own.tick = call.motion.address, numbers[0, 0], numbers[1, 0]
+        return
+    _scatter(block[MANY_MEMORY:], call.memory, step.memory, worlds)
+    _scatter(block[MANY_READING:], call.reading, step.reading, worlds)
+    own.motion.address = call.motion.address
+    for i in range(count):  # reads `numbers`, which so live until here
         w = worlds[i]
-        _integers_at(sampled_at, w + 1)[w] = tick[w]
+        _integers_at(step.sampled_at, w + 1)[w] = numbers[1, i]
 
 
 @kernel
-def _gather(source: int, step: int, size: int, worlds: Integers, block: Array) -> None:
+def _gather(source: Record, step: int, worlds: Integers, block: Array) -> None:
     """A row of numbers of each world into its column."""
     last = worlds.shape[0] - 1
     for i in range(BLOCK):
-        numbers = _floats_at(source + step * worlds[min(i, last)], size)
-        for k in range(size):
+        numbers = _floats_at(source.address + step * worlds[min(i, last)], source.count)
+        for k in range(source.count):
             block[k, i] = numbers[k]
 
 
 @kernel
-def _scatter(block: Array, target: int, step: int, size: int, worlds: Integers) -> None:
+def _scatter(block: Array, target: Record, step: int, worlds: Integers) -> None:
     for i in range(worlds.shape[0]):
-        numbers = _floats_at(target + step * worlds[i], size)
-        for k in range(size):
+        numbers = _floats_at(target.address + step * worlds[i], target.count)
+        for k in range(target.count):
             numbers[k] = block[k, i]
 
 
 @kernel
 def _sense_one_by_one(
-    calls: Rows, rows: Rows, steps: Rows, fleet: Rows, worlds: Integers, tick: Integers, windows: Array
-) -> None:
-    seen = _floats_at(calls[0, MOTION], SENSOR_FIELDS)
+    calls: Records, own: Records, steps: Records, fleet: Rows, worlds: Integers, tick: Integers, windows: Records,
+    seen: Array,
+) -> None:  # fmt: skip
+    """`own`: a copy of the calls, to write to; `seen`: the motion they are given."""
     state = _float_grid_at(fleet[STATE], fleet[STATE_ROWS], fleet[WIDTH])
     for index in range(worlds.shape[0]):
         w = worlds[index]
-        if rows[0, STRIDE] == 0:
-            if steps[0, READS_PLACE]:
+        if own[0].stride == 0:
+            if steps[0].reads_place:
                 _observe_place(state, w, seen)
             else:
                 _observe_one(state, w, seen)
-        for k in range(rows.shape[0]):
-            step, row = steps[k], rows[k]
-            if _is_within(windows, step[FIRST_WINDOW], step[END_WINDOW], tick[w]):
-                _integers_at(step[DROPPED_AT], w + 1)[w] += 1
+        for k in range(own.shape[0]):
+            call, step, mine = calls[k], steps[k], own[k]
+            if _is_within(windows, step.dropouts.first, step.dropouts.end, tick[w]):
+                _integers_at(step.dropped, w + 1)[w] += 1
                 break  # faults that would alter the reading follow it
-            row[SETTINGS] = calls[k, SETTINGS] + w * step[SETTINGS_STEP]
-            row[MEMORY] = calls[k, MEMORY] + w * step[MEMORY_STEP]
-            row[READING] = calls[k, READING] + w * step[READING_STEP]
-            row[WORLD], row[KEY] = w, _integers_at(step[KEYS_AT], w + 1)[w]
-            row[SEEN] = row[MOTION] if row[STRIDE] == 0 else fleet[STATE] + 8 * w
-            _invoke(rows, windows, k, tick[w])
-            if step[IS_TRACKER] == 0:
-                _integers_at(step[SAMPLED_AT], w + 1)[w] = tick[w]
-            if step[SINGLES]:
-                _round(row[READING], step[SINGLES] + w * step[SINGLES_STEP], row[READING_SIZE])
+            mine.settings.address = call.settings.address + w * step.settings
+            mine.memory.address = call.memory.address + w * step.memory
+            mine.reading.address = call.reading.address + w * step.reading
+            mine.world, mine.key = w, _integers_at(step.keys, w + 1)[w]
+            mine.seen = mine.motion.address if mine.stride == 0 else fleet[STATE] + 8 * w
+            _invoke(mine, windows, tick[w])
+            if mine.is_broken:
+                return
+            if step.is_tracker == 0:
+                _integers_at(step.sampled_at, w + 1)[w] = tick[w]
+            if step.singles:
+                _round(mine.reading.address, step.singles + w * step.singles_step, mine.reading.count)
 
 
 @threaded_kernel

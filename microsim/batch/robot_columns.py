@@ -11,10 +11,13 @@ import numpy as np
 from microsim.batch.batch_columns import Array, Integers, shared
 from microsim.batch.batch_ground import Ground
 from microsim.batch.kernels import GAP, HIGH, HOW, IS_DRAWN, IS_GROUND_BOUND, LOW, POSE
-from microsim.engine.calls import Rows, address_of
+from microsim.engine.bodies import Body
+from microsim.engine.calls import Rows, has_checked
 from microsim.engine.components import Airflow
 from microsim.engine.noise import stream_keys
 from microsim.engine.random_layout import numbers_between
+from microsim.engine.records import address_of
+from microsim.plugin_errors import plugin_errors
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomised import is_limit, place_spans, start_stream, value_stream, with_value
 
@@ -68,7 +71,7 @@ class RobotColumns:
         return Airflow((xyz[0], xyz[1], xyz[2]), sigma, numbers.get("wind.gust_tau_s", wind.gust_tau_s))
 
     def _parameters(self, settings: Any, wind: Airflow) -> tuple[float, ...]:
-        return self.model.parameters(settings, wind, self.dt)
+        return tuple(float(each) for each in self.model.parameters(settings, wind, self.dt))
 
     def reset(self, worlds: Integers, seeds: Integers) -> None:
         self.keys[worlds] = self.loops.stream_keys(seeds, f"{self.name}/air/gust")
@@ -98,6 +101,10 @@ class RobotColumns:
         self.parameters[:, worlds] = self.loops.array(columns)
         self.look_at_parameters()
 
+    def body(self) -> Body:
+        with plugin_errors(f"robot {self.name}", type(self.settings)):
+            return Body(*self.settings.body())
+
     def look_at_parameters(self) -> None:
         """Whether the number of the tick matters to any world."""
         is_one = self.parameters.strides[1] == 0
@@ -108,9 +115,10 @@ class RobotColumns:
         state, command, parameters = self.state, self.in_force, self.parameters
         step = 1 if parameters.strides[1] else 0
         one, many = self.loops.advance_functions(self.model)
+        self.has_checked = has_checked((one, many))
         return np.array(
             [
-                one, address_of(state), *state.shape, 0, 0, address_of(command),
+                one, 0, address_of(state), *state.shape, 0, 0, address_of(command),
                 command.shape[0], address_of(parameters), parameters.shape[0], step,
                 address_of(self.keys), address_of(self.ground.scene), 0, 0, 0, 0,
                 many, 0, 0,

@@ -6,7 +6,6 @@ A sensor with a kernel reads in compiled loops over worlds, on the batch's devic
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,16 +15,17 @@ from typing import Any
 import numpy as np
 
 from microsim.batch.batch_columns import Integers
-from microsim.batch.kernels import SAMPLE_MANY
+from microsim.batch.kernels import STEP
 from microsim.batch.robot_columns import RobotColumns
-from microsim.engine.calls import BLOCK, BLOCK_ROWS, CALL_COLUMNS, Rows, address_of
+from microsim.engine.calls import BLOCK, BLOCK_ROWS, CALL, has_checked
+from microsim.engine.compiled_tick import Window, windows_table
 from microsim.engine.components import FixedMount
 from microsim.engine.faults import TimedFault
 from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, SENSOR_FIELDS, observe
 from microsim.engine.noise import stream_keys
-from microsim.engine.output_table import WINDOW_COLUMNS, Window
 from microsim.engine.random_layout import numbers_between
+from microsim.engine.records import Records, address_of, rows_of
 from microsim.engine.timekeeper import Clock, Trigger
 from microsim.errors import UsageError
 from microsim.faults import FAULTS
@@ -146,13 +146,18 @@ class SensorColumns(ABC):
         """Take it back."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Calls:
     """Calls of kernels, one after the other, in each world."""
 
     kernels: list[Callable[..., None]]
-    rows: Rows  # (k, CALL_COLUMNS) for world 0
-    steps: Rows  # (k, STEP_COLUMNS) to the next world
+    owners: list[str]  # what each belongs to, for messages
+    rows: Any  # `calls.CALL`, for world 0
+    steps: Any  # `kernels.STEP`, to the next world
+    has_checked: bool  # whether any kernel is a plug-in's
+
+    def __post_init__(self) -> None:
+        self.rows_at, self.steps_at = address_of(self.rows), address_of(self.steps)
 
 
 class KernelColumns(SensorColumns):
@@ -170,6 +175,8 @@ class KernelColumns(SensorColumns):
         self.memories: Array = xp.zeros((n, max(len(sensor.memory), 1)))
         table = np.zeros(1) if sensor.table is None else np.ascontiguousarray(sensor.table(context), np.float64)
         self.table: Array = array(table)
+        # as many numbers as kernels may use: arrays of a GPU have one more, because they cannot be empty
+        self.sizes = numbers.size - 1, len(sensor.memory), 0 if sensor.table is None else table.size
         self.reading_size = max(sensor.reading_size(context), 1)
         self.is_rounded = sensor.dtype == np.float32
         self._numbers: Array = xp.zeros((1 if self.is_rounded else n, self.reading_size))  # as kernels write them
@@ -178,59 +185,86 @@ class KernelColumns(SensorColumns):
             self.readings = xp.zeros((n, *sensor.reading_shape(context)), sensor.dtype)
         self.has_history = (bool(sensor.memory) and sensor.track is None) or bool(self.windows("silence"))
         self.is_tracking = sensor.track is not None and sensor.is_tracking(self.block) and self.owner is self
-        self.room = threading.local()  # of a thread, see `HostLoops.sense`
         self._make_calls(kernel)
 
     def _make_calls(self, kernel: Any) -> None:
         owner, jumps, silent = self.owner, self.windows("shift"), self.windows("silence")
         array = self.loops.array
-        self.window_rows: Array = array(np.array([*jumps, *silent], np.float64).reshape(-1, WINDOW_COLUMNS))
-        spans = len(jumps), len(jumps), len(jumps) + len(silent)
-        self._mount = array(np.array(self.context.mount.xyz, np.float64))
+        self.window_count = len(jumps) + len(silent)
+        self._windows = self.loops.table(windows_table([*jumps, *silent]))
+        self.windows_at = address_of(self._windows)
+        dropouts = len(jumps), self.window_count
         self.motion_size = self.robot.state.shape[0] if self.sensor.reads_state else SENSOR_FIELDS
-        kernels, self._kept = [kernel], []
-        calls = [self._row(kernel, owner.settings, owner.memories, spans[0])]
-        steps = [self._steps(owner.settings, owner.memories, spans[1:])]
+        kernels, owners, self._kept = [kernel], [f"sensor {self.target}"], []
+        sizes = owner.sizes[0], owner.sizes[1], self.sizes[2]
+        calls = [self._call(kernel, owner.settings, owner.memories, sizes, (0, len(jumps)))]
+        steps = [self._step(owner.settings, owner.memories, dropouts)]
         many = self._kernel_for_blocks()
         if many is not None:
-            steps[0][SAMPLE_MANY] = self.loops.sample_many_function(many)
+            steps[0]["sample_many"] = self.loops.sample_many_function(many)
         for fault in self.faults:
             kind = FAULTS.find(fault.kind, self.fixture.scenario.plugins)
             if kind is not None and kind.effect == "alter":
                 span = array(np.array([[fault.first_tick, fault.end_tick, *fault.offset]], np.float64))
                 room = self.loops.xp.zeros((self.n, self.reading_size))
                 kernels.append(kind.alter)
-                calls.append(self._row(kind.alter, span, room, 0))
-                steps.append(self._steps(span, room, (0, 0)))
+                owners.append(f"the fault {kind.name} of {owners[0]}")
+                calls.append(self._call(kind.alter, span, room, (span.shape[1], self.reading_size, self.sizes[2])))
+                steps.append(self._step(span, room))
                 self._kept += [span, room]
-        self.calls = self._calls(kernels, calls, steps)
+        self.calls = self._calls(kernels, owners, calls, steps)
         if self.is_tracking:
-            row = self._row(self.sensor.track, self.settings, self.memories, 0)
-            step = self._steps(self.settings, self.memories, (0, 0), is_tracker=1)
-            self.track_calls = self._calls([self.sensor.track], [row], [step])
+            call = self._call(self.sensor.track, self.settings, self.memories, sizes)
+            step = self._step(self.settings, self.memories, is_tracker=1)
+            self.track_calls = self._calls([self.sensor.track], owners[:1], [call], [step])
 
-    def _calls(self, kernels: list[Any], rows: list[list[int]], steps: list[list[int]]) -> Calls:
-        return Calls(kernels, self.loops.array(np.array(rows, np.int64)), self.loops.array(np.array(steps, np.int64)))
+    def _calls(self, kernels: list[Any], owners: list[str], calls: list[Records], steps: list[Records]) -> Calls:
+        rows, steps_to = np.concatenate(calls), np.concatenate(steps)
+        functions = [*rows["function"].tolist(), *steps_to["sample_many"].tolist()]
+        tables = self.loops.table(rows), self.loops.table(steps_to)
+        return Calls(kernels, owners, *tables, has_checked(functions))
 
-    def _row(self, kernel: Any, settings: Array, memories: Array, jumps: int) -> list[int]:
-        stride = self.robot.state.shape[1] if self.sensor.reads_state else 0
-        row = [
-            self.loops.sample_function(kernel), address_of(settings), settings.shape[1], 0, self.motion_size,
-            address_of(memories), memories.shape[1], address_of(self.robot.ground.scene), 0,
-            address_of(self.table), self.table.size, 0, 0, address_of(self._numbers), self.reading_size,
-            0, stride, address_of(self._mount), 0, jumps,
-        ]  # fmt: skip
-        assert len(row) == CALL_COLUMNS
-        return row
+    def _call(
+        self,
+        kernel: Any,
+        settings: Array,
+        memories: Array,
+        sizes: tuple[int, int, int],
+        jumps: tuple[int, int] = (0, 0),
+    ) -> Records:
+        """Of world 0."""
+        return rows_of(
+            CALL,
+            function=self.loops.sample_function(kernel),
+            settings=(address_of(settings), sizes[0]),
+            motion=(0, self.motion_size),
+            memory=(address_of(memories), sizes[1]),
+            scene=address_of(self.robot.ground.scene),
+            table=(address_of(self.table), sizes[2]),
+            reading=(address_of(self._numbers), self.reading_size),
+            stride=self.robot.state.shape[1] if self.sensor.reads_state else 0,
+            mount=self.context.mount.xyz,
+            jumps=jumps,
+        )
 
-    def _steps(self, settings: Array, memories: Array, silent: tuple[int, int], is_tracker: int = 0) -> list[int]:
-        rounded = (address_of(self.readings), self.readings.strides[0]) if self.is_rounded else (0, 0)
-        return [
-            settings.strides[0] if len(settings) > 1 else 0, memories.strides[0],
-            0 if self.is_rounded else self._numbers.strides[0], *rounded,
-            address_of(self.keys), address_of(self.sampled_at), address_of(self.dropped), *silent, is_tracker,
-            int(self.sensor.reads_place_only), 0,
-        ]  # fmt: skip
+    def _step(
+        self, settings: Array, memories: Array, dropouts: tuple[int, int] = (0, 0), is_tracker: int = 0
+    ) -> Records:
+        """To the next world."""
+        return rows_of(
+            STEP,
+            settings=settings.strides[0] if len(settings) > 1 else 0,
+            memory=memories.strides[0],
+            reading=0 if self.is_rounded else self._numbers.strides[0],
+            singles=address_of(self.readings) if self.is_rounded else 0,
+            singles_step=self.readings.strides[0] if self.is_rounded else 0,
+            keys=address_of(self.keys),
+            sampled_at=address_of(self.sampled_at),
+            dropped=address_of(self.dropped),
+            dropouts=dropouts,
+            is_tracker=is_tracker,
+            reads_place=int(self.sensor.reads_place_only),
+        )
 
     def _kernel_for_blocks(self) -> Kernel | None:
         """The kernel that reads many worlds at once, where no fault alters what they read; see `kernels.sense`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,9 +12,17 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from microsim.cli.command import ROS_ARGS, Commands, with_values_left_out
+from microsim.cli.command import ROS_ARGS, Commands
 from microsim.cli.terminal import WRONG_INPUT, guarded_output, prepare_streams
-from microsim.errors import BundleError, MapError, MicroSimError, MissionError, ScenarioError, SweepError
+from microsim.errors import (
+    BundleError,
+    MapError,
+    MicroSimError,
+    MissionError,
+    ScenarioError,
+    SweepError,
+    UntrustedError,
+)
 from microsim.version import __version__
 
 app = typer.Typer(
@@ -61,9 +70,20 @@ def main(*command: str) -> NoReturn:
             _import_help()
             Commands.lists_names_only = arguments in ([], ["-h"], ["--help"])
         with guarded_output():
-            app(with_values_left_out(arguments), prog_name="microsim")
+            app(arguments, prog_name="microsim")
     except MicroSimError as error:
         typer.echo(_explained(error), err=True)
+        if isinstance(error, UntrustedError) and arguments:
+            options = [word for folder in error.folders for word in ("--plugins", folder)]
+            typer.echo(f"  {shlex.join(['microsim', arguments[0], *options, *arguments[1:], *ROS_ARGS])}", err=True)
+        sys.exit(WRONG_INPUT)
+    except Exception as error:  # what a plug-in raised where nothing else expected it
+        from microsim.plugin_errors import error_in_plugin
+
+        found = error_in_plugin(error)
+        if found is None:
+            raise
+        typer.echo(f"microsim: {found}", err=True)
         sys.exit(WRONG_INPUT)
     raise AssertionError("typer always exits")
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from microsim.cli.command import argument, flag, option
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import ShareProgress
 from microsim.errors import MissingExtraError, UsageError, install_hint, show
+from microsim.options import argument, flag, option
 
 if TYPE_CHECKING:
     from microsim.bundle import Bundle
@@ -319,7 +319,7 @@ def route(options: RouteOptions) -> None:
     \b
     Examples:
       microsim bundle route my_town 0,0 120,40
-      microsim bundle route my_town 0,0 120,40 -o there.yaml
+      microsim bundle route my_town -18,-8 120,40 -o there.yaml
     """
     import numpy as np
 

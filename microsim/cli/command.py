@@ -21,34 +21,39 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from fractions import Fraction
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, get_type_hints
 
 import typer
-from typer.core import TyperGroup
-from typer.models import ArgumentInfo
+from typer.core import TyperCommand, TyperGroup
 
 from microsim.cli import commands
-from microsim.cli.terminal import guarded_output, set_quiet
-from microsim.errors import PluginError
+from microsim.cli.terminal import guarded_output, set_quiet, warnings_as_sentences
+from microsim.errors import PluginError, UsageError
+from microsim.options import Option, Parser, argument, flag, given, option, options_in, simulated_time
+from microsim.registry import code_only_from, note_origin, trust
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from microsim.attachment import Attachment
+
 ENTRY_POINTS = "microsim.commands"
 
 
-class CliCommand(NamedTuple):
+class Command(NamedTuple):
     """`work` is a function, or a `typer.Typer` with several: `microsim bag info`, `microsim bag repair`.
 
     A function's parameters are the options, its docstring is the help, and it returns the exit code (None: 0). One with
-    many options takes them as one `NamedTuple`, see `with_options`.
+    many options takes them as one `NamedTuple`, see `with_options`. One that attachments join takes them as its second
+    parameter.
     """
 
     work: Callable[..., int | None] | typer.Typer
     panel: str = "Other commands"  # heading in `microsim --help`
     position: int = 1000  # place among all commands; a panel stands where its first command does
+    is_joined: bool = False  # by attachments, see `microsim.attachment`
     json: Any = None  # what `--json` prints, see `json_schemas`; of a group, a mapping from the names of its commands
 
     def outputs(self, name: str) -> dict[str, Any]:
@@ -61,7 +66,7 @@ class CliCommand(NamedTuple):
             else {name: self.json}
         )
 
-    def without_options(self) -> CliCommand:
+    def without_options(self) -> Command:
         """The same name and help: all that a list of commands shows."""
         if isinstance(self.work, typer.Typer):
             return self._replace(work=typer.Typer(help=self.work.info.help))
@@ -70,16 +75,38 @@ class CliCommand(NamedTuple):
             pass
 
         nothing.__doc__ = self.work.__doc__
-        return self._replace(work=nothing)
+        return self._replace(work=nothing, is_joined=False)
 
     def add_to(self, app: typer.Typer, name: str) -> None:
         if isinstance(self.work, typer.Typer):
+            for each in self.work.registered_commands:
+                assert each.callback is not None
+                each.callback = with_options(each.callback)
             app.add_typer(self.work, name=name, rich_help_panel=self.panel)
+            return
+        if self.is_joined:
+            work, values_left_out = joined_by(self.work, attachments(), name)
+            kind: Any = type("JoinedCommand", (ValuesLeftOut,), {"values": values_left_out})
+            app.command(name, cls=kind, rich_help_panel=self.panel)(work)
         else:
             app.command(name, rich_help_panel=self.panel)(with_options(self.work))
 
 
-Command = CliCommand  # its documented name
+class ValuesLeftOut(TyperCommand):
+    """Options whose value may be left out, which typer cannot: `--foxglove --seed 3`.
+
+    A number that follows is the value.
+    """
+
+    values: ClassVar[Mapping[str, str]] = {}  # option -> what it means without a value
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        complete = [
+            f"{each}={self.values[each]}" if each in self.values and not after.isdecimal() else each
+            for each, after in zip(args, [*args[1:], ""], strict=False)
+        ]
+        return super().parse_args(ctx, complete)
+
 
 # ---- finding commands ------------------------------------------------------------------------------------------------
 
@@ -111,7 +138,8 @@ class Commands(TyperGroup):
         return list(self.commands)
 
     def invoke(self, ctx: Any) -> None:
-        with guarded_output():
+        # no code but installed plug-ins, and what options name, which are read in there
+        with guarded_output(), warnings_as_sentences(), code_only_from(()):
             code = super().invoke(ctx)
         raise typer.Exit(code or 0)
 
@@ -124,7 +152,35 @@ def _built(found: Mapping[str, Command]) -> dict[str, Any]:
         command.add_to(app, name)
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
+    _take_negative_numbers(group)
     return {name: group.commands[name] for name in sorted(found, key=lambda name: (found[name].position, name))}
+
+
+_NEGATIVE = re.compile(r"-\.?(\d|inf\b|nan\b)", re.IGNORECASE)
+
+
+def _take_negative_numbers(command: Any) -> None:
+    """`-18,-8` and `-1` are arguments of a command and of all below it: no option begins with a digit."""
+    for each in getattr(command, "commands", {}).values():
+        _take_negative_numbers(each)
+    if isinstance(command, TyperGroup):
+        return
+    make_parser = command.make_parser
+
+    def parser_of(ctx: Any) -> Any:
+        parser = make_parser(ctx)
+        as_option = parser._process_opts
+
+        def process(argument: str, state: Any) -> None:
+            if _NEGATIVE.match(argument):
+                state.largs.append(argument)
+            else:
+                as_option(argument, state)
+
+        parser._process_opts = process
+        return parser
+
+    command.make_parser = parser_of
 
 
 def json_outputs() -> dict[str, Any]:
@@ -141,7 +197,7 @@ def _shipped_names() -> list[str]:
 def _shipped(name: str) -> Command:
     module = importlib.import_module(f"{commands.__name__}.{name.replace('-', '_')}")
     command = getattr(module, "COMMAND", None)
-    if not isinstance(command, CliCommand):
+    if not isinstance(command, Command):
         raise PluginError(f"{module.__file__}: expected a constant COMMAND = Command(...)")
     return command
 
@@ -150,12 +206,13 @@ def _from_packages() -> Iterator[tuple[str, Command]]:
     for entry in _entry_points():
         try:
             command = entry.load()
-            if not isinstance(command, CliCommand):
+            if not isinstance(command, Command):
                 raise TypeError(f"expected a microsim.cli.command.Command, found {type(command).__name__}")
         except Exception as error:  # an installed package can raise anything, and must not stop other commands
             text = f"the command {entry.name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}"
             typer.echo(f"microsim: {text}", err=True)
         else:
+            note_origin(command, entry.module, "COMMAND")
             yield entry.name, command
 
 
@@ -172,42 +229,89 @@ def _entry_points() -> Iterable[EntryPoint]:
     return ()
 
 
+def attachments() -> list[type[Attachment]]:
+    """Every one that can be loaded; a package's that cannot be is named, and harms no other."""
+    from microsim.attachment import ATTACHMENTS
+
+    found = list(ATTACHMENTS.built_in.values())
+    for name in ATTACHMENTS.plugin_names():
+        try:
+            found += [each for each in [ATTACHMENTS.find(name)] if each is not None]
+        except PluginError as error:
+            typer.echo(f"microsim: {error}", err=True)
+    return sorted(found, key=lambda each: each.position)
+
+
 # ---- options ---------------------------------------------------------------------------------------------------------
 
 
-def option(names: str, text: str, panel: str | None = None, **settings: Any) -> Any:
-    """`option("--out -o FILE", …)`: the names of an option, then what its value is called; its help."""
-    words = names.split()
-    metavar = None if words[-1].startswith("-") else words.pop()
-    return typer.Option(*words, metavar=metavar, help=text, rich_help_panel=panel, **settings)
+def with_options(work: Callable[..., Any]) -> Any:
+    """A function as typer takes it, with its options translated.
 
-
-def flag(names: str, text: str, **settings: Any) -> Any:
-    """An option that is there or not."""
-    return typer.Option(*names.split(), metavar="", help=text, **settings)
-
-
-def argument(name: str, text: str, **settings: Any) -> Any:
-    return typer.Argument(metavar=name, help=text, **settings)
-
-
-def with_options(work: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of one `NamedTuple` as typer takes it: with a parameter for each of its fields.
-
-    A field whose default is a `NamedTuple` is a group of further options.
+    A first parameter that is a `NamedTuple` becomes a parameter for each of its fields; a field whose default is a
+    `NamedTuple` is a group of further options. Attachments, where the second parameter takes them, add theirs.
     """
-    hints = get_type_hints(work)
-    kind = hints.get(next(iter(inspect.signature(work).parameters), ""))
+    hints = get_type_hints(work, include_extras=True)
+    names = [*inspect.signature(work).parameters]
+    kind = hints.get(names[0]) if names else None
     if not hasattr(kind, "_fields"):
-        return work
+        return _translated(work, hints)
 
     def call(**given: Any) -> Any:
         return work(_filled(kind, given))
 
-    parameters = list(_parameters(kind))
+    return _named_like(work, call, _parameters(kind))
+
+
+def joined_by(
+    work: Callable[..., Any], kinds: Sequence[type[Attachment]], name: str
+) -> tuple[Callable[..., Any], dict[str, str]]:
+    """As `with_options`, for a command that attachments join: their options are parameters too.
+
+    Also gives the options whose value may be left out, and what they then mean.
+    """
+    kind = get_type_hints(work)[next(iter(inspect.signature(work).parameters))]
+    found = [(each, group) for each in kinds if (group := each.options_for(name)) is not None]
+    groups = {f"joined{index}_": pair for index, pair in enumerate(found)}  # fields of several may have the same name
+    parameters, known = list(_parameters(kind)), options_in(kind)
+    for prefix, (each, group) in groups.items():
+        more = options_in(group)
+        for clash in sorted(known.keys() & more.keys()):
+            raise PluginError(
+                f"the attachment {each.name!r} has the option {clash}, which `microsim {name}` already has"
+            )
+        known |= more
+        parameters += [parameter.replace(name=prefix + parameter.name) for parameter in _parameters(group)]
+
+    def call(**values: Any) -> Any:
+        joined = []
+        for prefix, (each, group) in groups.items():
+            own = {field[len(prefix) :]: value for field, value in values.items() if field.startswith(prefix)}
+            options = _filled(group, own)
+            if name in each.always or not options or given(options):
+                joined.append(each(options))
+        return work(_filled(kind, values), tuple(joined))
+
+    left_out = {option: each.without_value for option, each in known.items() if each.without_value is not None}
+    return _named_like(work, call, parameters), left_out
+
+
+def _translated(work: Callable[..., Any], hints: Mapping[str, Any]) -> Any:
+    parameters = inspect.signature(work).parameters.values()
+    own = [each.replace(annotation=_for_typer(hints.get(each.name, each.annotation))) for each in parameters]
+
+    @wraps(work)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return work(*args, **kwargs)
+
+    return _named_like(work, call, own)
+
+
+def _named_like(work: Any, call: Any, parameters: Iterable[inspect.Parameter]) -> Any:
+    ordered = list(parameters)
     call.__name__, call.__doc__ = work.__name__, work.__doc__
-    call.__annotations__ = {each.name: each.annotation for each in parameters}
-    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {each.name: each.annotation for each in ordered}
+    call.__signature__ = inspect.Signature(ordered)
     return call
 
 
@@ -218,7 +322,35 @@ def _parameters(kind: Any) -> Iterator[inspect.Parameter]:
         if hasattr(default, "_fields"):
             yield from _parameters(type(default))
         else:
-            yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
+            annotation = _for_typer(hints[name])
+            yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _for_typer(annotation: Any) -> Any:
+    notes = getattr(annotation, "__metadata__", ())
+    if not (notes and isinstance(notes[0], Option)):
+        return annotation
+    made, settings = notes[0], dict(notes[0].settings)
+    if "parser" in settings:
+        settings["parser"] = _refusing(settings["parser"])
+    if made.is_argument:
+        info: Any = typer.Argument(metavar=made.value, help=made.text, **settings)
+    else:
+        info = typer.Option(*made.names, metavar=made.value, help=made.text, rich_help_panel=made.panel, **settings)
+    return Annotated[annotation.__origin__, info]
+
+
+def _refusing(parser: Parser) -> Parser:
+    """What a parser refuses is a wrong value of its option."""
+
+    @wraps(parser)
+    def parse(text: str) -> Any:
+        try:
+            return parser(text)
+        except UsageError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    return parse
 
 
 def _filled(kind: Any, given: Mapping[str, Any]) -> Any:
@@ -227,58 +359,11 @@ def _filled(kind: Any, given: Mapping[str, Any]) -> Any:
     return kind(**own, **{name: _filled(type(group), given) for name, group in groups.items()})
 
 
-def given(options: Any) -> list[str]:
-    """What is not as by default, each by the first name of its option."""
-    hints = get_type_hints(type(options), include_extras=True)
-    found: list[str] = []
-    for name, value in zip(options._fields, options, strict=True):
-        if hasattr(value, "_fields"):
-            found += given(value)
-        elif value not in (options._field_defaults.get(name), []):
-            info = hints[name].__metadata__[0]
-            found.append(str(info.metavar if isinstance(info, ArgumentInfo) else info.default))
-    return found
-
-
 # ---- their values: a wrong one is refused with what is expected ------------------------------------------------------
 
 ROS_ARGS: list[str] = []  # of this call: `--ros-args …`, which is not for typer to parse
 
-OPTIONAL_VALUES = {"--foxglove": "8765"}  # options whose value may be left out, which typer cannot
-
-
-def with_values_left_out(arguments: Sequence[str]) -> list[str]:
-    """`--foxglove --seed 3` as `--foxglove=8765 --seed 3`; a number that follows is the value."""
-    following = [*arguments[1:], ""]
-    return [
-        f"{each}={OPTIONAL_VALUES[each]}" if each in OPTIONAL_VALUES and not after.isdecimal() else each
-        for each, after in zip(arguments, following, strict=True)
-    ]
-
-
 LONGEST_S = 2**31 - 1  # what the seconds of a ROS 2 stamp can hold
-
-_TIMES: Mapping[str, Fraction | int] = {"": 1, "s": 1, "ms": Fraction(1, 1000), "m": 60, "min": 60, "h": 3600}
-_SIZES = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "kb": 10**3, "mb": 10**6, "gb": 10**9}
-_SIZES |= {"kib": 2**10, "mib": 2**20, "gib": 2**30}
-_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
-
-
-def _quantity(text: str, units: Mapping[str, Fraction | int], expected: str) -> Fraction:
-    found = _QUANTITY.fullmatch(text.strip()) if len(text) <= 30 else None
-    if found is None or found[2].lower() not in units:
-        raise typer.BadParameter(f"expected {expected}, found {text!r}.")
-    return Fraction(found[1]) * units[found[2].lower()]
-
-
-def simulated_time(text: str) -> Fraction:
-    """`12.5s`, `500ms`, `2min`; without a unit, seconds."""
-    return _quantity(text, _TIMES, "a simulated time such as 12.5s, 500ms or 2min")
-
-
-def size(text: str) -> int:
-    """`500kB`, `100MB`, `2GiB`; without a unit, bytes."""
-    return int(_quantity(text, _SIZES, "a size such as 500kB, 100MB or 2GiB"))
 
 
 def _number(text: str, least: float, most: float, what: str) -> float:
@@ -294,7 +379,7 @@ def _number(text: str, least: float, most: float, what: str) -> float:
 def seconds(text: str | float) -> float:
     """As `simulated_time`, also written as 1e3; a number where it is an option's default."""
     text = str(text)
-    with suppress(typer.BadParameter):
+    with suppress(UsageError):
         text = str(float(simulated_time(text)))
     return _number(text, 0.0, LONGEST_S, f"simulated seconds from 0 to {LONGEST_S:,}, such as 60, 2min or 500ms")
 
@@ -319,8 +404,14 @@ ResultJsonOption = Annotated[bool, flag("--json", "Print the result as one line 
 _QUIET = "Print nothing when all is well: no progress, no summary; only --json, --digest and errors."
 QuietOption = Annotated[bool, flag("--quiet -q", _QUIET, callback=set_quiet)]
 _PLUGINS = "A folder of plug-ins whose code may run; repeatable."
-PluginsOption = Annotated[list[Path] | None, option("--plugins FOLDER", _PLUGINS)]
-PilotOption = Annotated[bool, flag("--demo", "Let a simple pilot fly the drone and drive the rover.")]
+
+
+def _trusted(folders: list[Path] | None) -> list[Path] | None:
+    trust(folders or ())
+    return folders
+
+
+PluginsOption = Annotated[list[Path] | None, option("--plugins FOLDER", _PLUGINS, callback=_trusted)]
 PolicyArgument = Annotated[str, argument("POLICY", "The file of a policy, or a task that has a shipped one.")]
 WorldThreadsOption = Annotated[int, option("--threads N", "Share the worlds, and torch's work, among threads.", min=1)]
 WORLD_THREADS = min(os.cpu_count() or 1, 2)  # by default

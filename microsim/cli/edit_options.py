@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from microsim.cli.bundle_sources import BundleArgument, describe_bundle, refuse_existing
-from microsim.cli.command import flag, option
 from microsim.cli.precompile import compiling
-from microsim.cli.run_parts import PortOption
 from microsim.cli.terminal import ShareProgress, interruptible
 from microsim.errors import BundleError, UsageError
+from microsim.options import flag, option
+from microsim.view.attachment import PortOption
 
 if TYPE_CHECKING:
     from microsim.bundle import Bundle

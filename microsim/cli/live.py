@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
 import typer
 
-from microsim.cli.command import ROS_ARGS, JsonOption, argument, flag, option
+from microsim.cli.command import ROS_ARGS, JsonOption
 from microsim.cli.terminal import FAILED, GOOD, has_unicode, interruptible, note, print_json, warn
+from microsim.options import argument, flag, option
 
 if TYPE_CHECKING:
     from microsim.ros2.client.client_node import ClientNode
@@ -37,12 +38,72 @@ WithinOption = Annotated[
 AnswerOption = Annotated[float, option("--timeout S", "How long to wait for an answer.", min=0.1)]
 
 
+GivenArgument = Annotated[list[str] | None, argument("[TYPE] [VALUES]", "As with ros2; fields are YAML or JSON.")]
+
+
+class Ros2Options(NamedTuple):
+    """Options of every verb of `ros2` that need nothing here: there is no daemon, and discovery ends by itself."""
+
+    no_daemon: Annotated[bool, flag("--no-daemon", "There is no daemon.", hidden=True)] = False
+    spin_time: Annotated[float | None, option("--spin-time S", "Discovery ends by itself.", hidden=True)] = None
+    use_sim_time: Annotated[bool, flag("--use-sim-time -s", "Nothing here waits for time.", hidden=True)] = False
+
+
+class Ros2Names(NamedTuple):
+    """How `ros2` calls the options of lists."""
+
+    everything: Annotated[
+        bool,
+        flag("--include-hidden-topics --include-hidden-services --include-hidden-nodes", "--all", hidden=True),
+    ] = False
+    number: Annotated[
+        bool, flag("--count-topics --count-services --count-actions --count-nodes", "--count", hidden=True)
+    ] = False
+
+
+class NameOptions(NamedTuple):
+    """Of a verb about one name."""
+
+    name: Annotated[str, argument("NAME", "Its name.")]
+    json: JsonOption = False
+    ros2: Ros2Options = Ros2Options()
+    names: Ros2Names = Ros2Names()
+
+
+class FindOptions(NamedTuple):
+    type: Annotated[str, argument("TYPE", "Name of a type, such as std_srvs/srv/SetBool.")]
+    only_count: CountOption = False
+    json: JsonOption = False
+    ros2: Ros2Options = Ros2Options()
+    names: Ros2Names = Ros2Names()
+
+
+def not_supported(what: str, instead: str) -> NoReturn:
+    from microsim.errors import UsageError
+
+    raise UsageError(f"{what} is not supported: {instead}")
+
+
+def type_and_values(given: Sequence[str], expected: str) -> tuple[str, str]:
+    """Both, or one of them: values begin like a mapping."""
+    from microsim.errors import UsageError
+
+    if not given:
+        return "", ""
+    is_type = ["/" in each and not set(each) & set("{}: \n") for each in given]
+    if len(given) > 2 or (len(given) == 2 and not is_type[0]):
+        raise UsageError(f"expected {expected} [TYPE] [VALUES], found {' '.join(given)!r}; put quotes around VALUES")
+    if len(given) == 2:
+        return given[0], given[1]
+    return (given[0], "") if is_type[0] else ("", given[0])
+
+
 @contextmanager
-def connected(types: Sequence[Path] | None) -> Iterator[ClientNode]:
+def connected(types: Sequence[Path] | None, name: str = "") -> Iterator[ClientNode]:
     """A node for one command. Ctrl-C ends it quietly; a timeout is a failure."""
     from microsim.ros2.client import connect
 
-    with interruptible(), connect(types=types or (), ros_args=ROS_ARGS) as node:
+    with interruptible(), connect(name, types=types or (), ros_args=ROS_ARGS) as node:
         try:
             yield node
         except TimeoutError as error:
@@ -85,6 +146,41 @@ class ListOptions(NamedTuple):
     show_all: AllOption = False
     only_count: CountOption = False
     json: JsonOption = False
+    ros2: Ros2Options = Ros2Options()
+    names: Ros2Names = Ros2Names()
+
+    @property
+    def has_hidden(self) -> bool:
+        return self.show_all or self.names.everything
+
+    @property
+    def has_count(self) -> bool:
+        return self.only_count or self.names.number
+
+
+def print_type(names: Callable[[ClientNode, str], Sequence[str]], options: NameOptions) -> None:
+    """The types of one name."""
+    with connected(None) as node:
+        found = list(names(node, options.name))
+        print_json(found) if options.json else print("\n".join(found))
+
+
+def print_names_with(
+    names: Callable[[ClientNode], Mapping[str, Sequence[str]]], kind: str, options: FindOptions
+) -> None:
+    """The names whose type is a given one. Exit code 1 where there is none, as with grep."""
+    parts = options.type.split("/")
+    wanted = f"{parts[0]}/{kind}/{parts[1]}" if len(parts) == 2 else options.type
+    with connected(None) as node:
+        found = [name for name, types in names(node).items() if wanted in types]
+        if options.json:
+            print_json(found)
+        elif options.only_count or options.names.number:
+            print(len(found))
+        elif found:
+            print("\n".join(found))
+        else:
+            note(f"nothing has the type {wanted}")
 
 
 def list_names(names: Callable[[ClientNode], Mapping[str, Sequence[str]]], options: ListOptions) -> None:
@@ -93,10 +189,10 @@ def list_names(names: Callable[[ClientNode], Mapping[str, Sequence[str]]], optio
 
     with connected(None) as node:
         found = names(node)
-        shown = {name: list(types) for name, types in found.items() if options.show_all or not is_hidden(name)}
+        shown = {name: list(types) for name, types in found.items() if options.has_hidden or not is_hidden(name)}
         if options.json:
             print_json(shown)
-        elif options.only_count:
+        elif options.has_count:
             print(len(shown))
         else:
             for name, types in shown.items():
@@ -176,12 +272,61 @@ def _finite(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
+class TextForm(NamedTuple):
+    """How messages are printed."""
+
+    is_json: bool = False
+    is_csv: bool = False
+    is_flow: bool = False
+    longest: int | None = LONGEST  # elements of a list, characters of a text in the forms of ros2; None: all
+    without_arrays: bool = False
+    without_text: bool = False
+
+
 def print_message(message: Any, field: str, as_json: bool, full: bool) -> None:
     """A message, or a field of it."""
+    print_message_as(message, field, TextForm(as_json, longest=None if full else LONGEST))
+
+
+def print_message_as(message: Any, field: str, form: TextForm) -> None:
     from microsim.messages.mappings import field_at, to_plain
 
     value = field_at(message, field) if field else message
-    if as_json:
-        print(json_text(to_plain(value, in_base64=True)), flush=True)
+    plain = to_plain(value, form.longest if not form.is_json and not form.without_arrays else None, form.is_json)
+    if form.without_arrays or form.without_text:
+        plain = _shortened(plain, form)
+    if form.is_json:
+        print(json_text(plain), flush=True)
+    elif form.is_csv:
+        print(",".join(map(_csv_cell, _leaves(plain))), flush=True)
     else:
-        print(yaml_text(to_plain(value, None if full else LONGEST)), flush=True)
+        print(_flow_text(plain) if form.is_flow else yaml_text(plain), flush=True)
+
+
+def _shortened(value: Any, form: TextForm) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _shortened(each, form) for key, each in value.items()}
+    if isinstance(value, list):
+        return f"<list of {len(value)}>" if form.without_arrays else [_shortened(each, form) for each in value]
+    return f"<text of {len(value)}>" if form.without_text and isinstance(value, str) else value
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, (Mapping, list)):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _leaves(each)
+    else:
+        yield value
+
+
+def _csv_cell(value: Any) -> str:
+    text = str(value)
+    return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\r\n') else text
+
+
+def _flow_text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {_flow_text(each)}' for key, each in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_flow_text, value))}]"
+    return _one_line(value)

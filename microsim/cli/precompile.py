@@ -10,23 +10,23 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from fractions import Fraction
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from microsim.cli.terminal import is_quiet
+from microsim.cli.terminal import is_quiet, warn
 from microsim.processes import ChildProcess, answering, usable_cores
 
 if TYPE_CHECKING:
     from rich.status import Status
 
-    from microsim.runner import Runner
     from microsim.scenario import Scenario
 
-COMPILING = "compiling kernels, first run only"
+COMPILING = "compiling kernels"
+_NOT_KEPT = (
+    "compiled kernels cannot be kept ({}), so every start compiles them again, which can take a minute; "
+    "set NUMBA_CACHE_DIR to a folder that can be written to"
+)
 _KERNELS, _KERNELS_OF_WORLD = 200, 350  # that a first run compiles, give or take 10 %; in a world bundle
 
 
@@ -41,23 +41,13 @@ def precompile(what: str, short_run: Callable[[], None]) -> None:
 
 def precompile_scenario(scenario: Scenario, short_run: Callable[[], None], prefix: str = "") -> None:
     def both() -> None:
-        if usable_cores() > 1 and not scenario.plugins:
+        from microsim.engine.compiled import CACHE_FOLDER  # through which the child gives us what it compiled
+
+        if CACHE_FOLDER is not None and usable_cores() > 1 and not scenario.plugins:
             _in_two_processes(scenario)
         short_run()  # compiles what is left
 
     precompile(f"{prefix}{_parts_of(scenario)}", both)
-
-
-def first_second(runner: Runner, is_recorded: bool) -> None:
-    """Of a run, as fast as possible. The thread that writes a recording compiles too: its queue could overflow."""
-    runner.set_rtf(0.0)
-    with ExitStack() as stack:
-        if is_recorded:
-            from microsim.recording.recorder import Recorder
-
-            folder = stack.enter_context(TemporaryDirectory(prefix="microsim-"))
-            stack.enter_context(Recorder(Path(folder) / "bag", runner.sim))
-        runner.run(min(runner.sim.clock.ticks_in(Fraction(1)), 600))
 
 
 def _parts_of(scenario: Scenario) -> str:
@@ -133,31 +123,48 @@ class _Progress:
 
     def __init__(self) -> None:
         self.expected = 0  # 0: not known, because some come from the cache
-        self._count, self._is_announced = 0, False
+        self._count, self._has_begun = 0, False
+        self._has_reported = False  # that the cache cannot be used
+        self._text = COMPILING
         self._status: Status | None = None
 
     def begun(self) -> None:
-        if self._is_announced or is_quiet():
+        if self._has_begun:
             return
-        self._is_announced = True
+        self._has_begun = True
+        if not self._report_problem():
+            self._text = f"{COMPILING}, first run only"
+        if is_quiet():
+            return
         from rich.console import Console  # not before there is something to say: it takes a tenth of a second
 
         console = Console(stderr=True, highlight=False)
         if console.is_terminal:
-            self._status = console.status(COMPILING, spinner="dots")
+            self._status = console.status(self._text, spinner="dots")
             self._status.start()
         else:
-            console.print(f"{COMPILING} …")
+            console.print(f"{self._text} …")
+
+    def _report_problem(self) -> bool:
+        """Once, also with `--quiet`: a minute for each start is worth a line."""
+        from microsim.engine.compiled import CACHE_PROBLEMS
+
+        if CACHE_PROBLEMS and not self._has_reported:
+            self._has_reported = True
+            warn(_NOT_KEPT.format(CACHE_PROBLEMS[0]))
+        return bool(CACHE_PROBLEMS)
 
     def done(self) -> None:
         self._count += 1
         if self._status is not None:
             of = f" of about {self.expected}" if self._count <= self.expected else ""
-            self._status.update(f"{COMPILING}: {self._count}{of}")
+            self._status.update(f"{self._text}: {self._count}{of}")
 
     def end(self) -> None:
         if self._status is not None:
             self._status.stop()
+        if self._has_begun:
+            self._report_problem()  # the disk may have become full meanwhile
 
 
 _progress = _Progress()

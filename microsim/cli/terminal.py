@@ -12,6 +12,7 @@ import stat
 import sys
 import textwrap
 import time
+import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from microsim.errors import UsageError
+from microsim.errors import ScenarioWarning
 
 if TYPE_CHECKING:
     from microsim.runner import Runner
@@ -55,7 +56,7 @@ def prepare_streams() -> None:
 
 @contextmanager
 def guarded_output() -> Iterator[None]:
-    """Flushes stdout and turns a closed pipe, a full disk or an unwritable path into an exit code."""
+    """Flushes stdout; a closed pipe, a full disk, an unwritable path and too little memory become exit codes."""
     try:
         try:
             yield
@@ -64,12 +65,31 @@ def guarded_output() -> Iterator[None]:
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         _forget_stdout()
         sys.exit(GOOD)
+    except MemoryError as error:
+        warn(_out_of_memory(str(error)))
+        sys.exit(FAILED)
     except OSError as error:
-        if error.filename is None:  # a file that was named is not stdout, whose text must still appear
+        if error.errno == errno.ENOMEM:
+            warn(_out_of_memory("" if error.filename is None else str(error.filename)))
+            sys.exit(FAILED)
+        if _is_of_stdout(error):  # else its text must still appear
             _forget_stdout()
-        what = "the output cannot be written" if error.filename is None else str(error.filename)
-        print(f"microsim: {what}: {error.strerror or error}", file=sys.stderr)
+        what = "the output cannot be written: " if _is_of_stdout(error) else ""
+        what = what if error.filename is None else f"{error.filename}: "
+        warn(f"{what}{error.strerror or error}")
         sys.exit(exit_code_of(error))
+
+
+_OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
+
+def _is_of_stdout(error: OSError) -> bool:
+    """Writing to it fails without naming it; processes, sockets and memory fail for other reasons."""
+    return error.filename is None and error.errno in _OF_WRITING
+
+
+def _out_of_memory(what: str) -> str:
+    return f"out of memory{': ' if what else ''}{what}; use a smaller map, fewer worlds or smaller images"
 
 
 def exit_code_of(error: OSError) -> int:
@@ -110,17 +130,28 @@ def warn(text: object) -> None:
     print(f"microsim: {text}", file=sys.stderr, flush=True)
 
 
+@contextmanager
+def warnings_as_sentences() -> Iterator[None]:
+    """What is probably a mistake in a scenario is printed as other warnings are, each once."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, *place: Any, **more: Any) -> None:
+        if not isinstance(message, ScenarioWarning):
+            before(message, *place, **more)
+        elif str(message) not in shown:  # a run reads its scenario several times
+            shown.add(str(message))
+            warn(f"warning: {message.problem}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ScenarioWarning)
+        before, warnings.showwarning = warnings.showwarning, show
+        yield
+
+
 def tell(text: str) -> None:
     """On stdout: how it went, when it went well."""
     if not is_quiet():
         print(text)
-
-
-def check_can_write(name: str, file: Path | None) -> None:
-    """Refuse, before the work, a file of that option that could not be written after it."""
-    if file is not None and (file.is_dir() or not file.parent.is_dir()):
-        what = "it is a folder" if file.is_dir() else f"there is no folder {file.parent}"
-        raise UsageError(f"{name} {file}: {what}")
 
 
 def print_json(facts: Any) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, NoReturn, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import repeat
+from typing import Annotated, Any, NoReturn, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -21,12 +23,14 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, c
 from typing_extensions import Self
 
 from microsim import errors
+from microsim.documents.yaml_text import Path as KeyPath
 from microsim.errors import did_you_mean, there_are
 from microsim.errors import show as show  # noqa: PLC0414 - scenario models take it from here
 
 MAX_LENGTH_M = 1e7  # a quarter of the equator; beyond it float64 metres lose their micrometres
 
 MAX_HZ = 10_000
+MIN_HZ = 1e-9  # a period of 31 years; a run ends after 68
 
 # of sensors, wherever they are described
 MAX_IMAGE_SIDE_PX = 8192
@@ -228,27 +232,35 @@ def _class_id(value: Any) -> Any:
 
 
 def _rate_or_off(value: Any) -> Any:
-    """A rate; whole numbers stay whole, so that a rate prints as it was written."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"expected a rate in Hz, found {describe(value)}")
-    if not 0 <= value <= MAX_HZ:
+    if not 0 <= _number_of_hertz(value) <= MAX_HZ:
         raise ValueError(f"expected a rate from 0 to {MAX_HZ} Hz, found {show(value)}")
     return value
 
 
 def _rate(value: Any) -> Any:
-    if _rate_or_off(value) == 0:
+    if not 0 < _number_of_hertz(value) <= MAX_HZ:
         raise ValueError(f"expected a rate above 0 and up to {MAX_HZ} Hz, found {show(value)}")
     return value
 
 
+def _number_of_hertz(value: Any) -> Any:
+    """Whole numbers stay whole, so that a rate prints as it was written."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"expected a rate in Hz, found {describe(value)}")
+    if 0 < value < MIN_HZ:
+        slowest = f"expected a rate of at least {MIN_HZ:g} Hz"
+        raise ValueError(f"{slowest}, found {show(value)}; a run lasts 68 years at most")
+    return value
+
+
 VARIES = "varies"  # marks a number of a sensor that `randomize` may draw
+RADIANS = "radians"  # marks an angle, which may have been written in degrees by mistake
 
 Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Metres = Annotated[Finite, Field(ge=-MAX_LENGTH_M, le=MAX_LENGTH_M)]
 Length = Annotated[Finite, Field(gt=0, le=MAX_LENGTH_M)]  # of something that has extent
 Height = Annotated[Finite, Field(ge=0, le=MAX_LENGTH_M)]  # of something that may be flat
-Angle = Annotated[Finite, Field(ge=-1e4, le=1e4)]
+Angle = Annotated[Finite, Field(ge=-1e4, le=1e4), RADIANS]
 Sigma = Annotated[Finite, Field(ge=0, le=1e6)]
 Positive = Annotated[Finite, Field(gt=0, le=1e6)]
 Probability = Annotated[Finite, Field(ge=0, le=1)]
@@ -308,3 +320,51 @@ def nearest_first(near: float, far: float) -> None:
     """Refuses a sensor whose least distance is not below its greatest."""
     if near >= far:
         raise ValueError(f"expected min_m below max_m, found min_m {show(near)} and max_m {show(far)}")
+
+
+# ---- angles that are probably in degrees -----------------------------------------------------------------------------
+
+_TURN = 6.283185307179586  # [rad]
+
+
+def in_degrees(value: Any, kind: Any = None, path: KeyPath = ()) -> Iterator[tuple[str, KeyPath]]:
+    """A warning, and where it belongs, for each angle of a model, at any depth, that is more than a full turn.
+
+    `kind`: the type that the value was declared with.
+    """
+    if isinstance(value, BaseModel):
+        for name, key, declared in _declared(type(value)):
+            yield from in_degrees(getattr(value, name), declared, (*path, key))
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from in_degrees(each, None, (*path, key))
+    elif isinstance(value, (tuple, list)):
+        for index, (each, declared) in enumerate(zip(value, _of_elements(kind, len(value)), strict=True)):
+            yield from in_degrees(each, declared, (*path, index))
+    elif isinstance(value, float) and abs(value) > _TURN and RADIANS in _parts(kind):
+        turns, radians = abs(value) / _TURN, value * _TURN / 360.0
+        shown = _plain(value)
+        yield f"angles are in radians: {shown} is {turns:.1f} turns; for {shown}° write {radians:.4f}", path
+
+
+@cache
+def _declared(model: type[BaseModel]) -> tuple[tuple[str, str, Any], ...]:
+    """Name, key and type of every field."""
+    fields = model.model_fields.items()
+    return tuple(
+        (name, each.alias or name, Annotated[each.annotation, (*each.metadata, None)]) for name, each in fields
+    )
+
+
+def _parts(kind: Any) -> Iterator[Any]:
+    """Everything a type consists of."""
+    yield kind
+    for each in kind if isinstance(kind, tuple) else get_args(kind):
+        yield from _parts(each)
+
+
+def _of_elements(kind: Any, count: int) -> Iterator[Any]:
+    """The types of a list's elements."""
+    whole = next((each for each in _parts(kind) if get_origin(each) in (tuple, list)), None)
+    kinds = get_args(whole) or (None,)
+    return iter(kinds) if len(kinds) == count and Ellipsis not in kinds else repeat(kinds[0], count)

@@ -7,7 +7,7 @@ With `NUMBA_DISABLE_JIT=1` the same rows are read through ctypes, and the functi
 
 import ctypes
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from types import FunctionType
@@ -19,22 +19,37 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.caching import NullCache
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
-from microsim.engine.compiled import cached_cfunc, kernel
+from microsim.engine.compiled import cached_cfunc, is_checked, kernel, plain
 from microsim.engine.geometry import Array, Grid
+from microsim.engine.records import ADDRESS, INT, RANGE, SPAN, VEC3, address_of, floats_in, record, record_at
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 
-# columns of a sensor's call; its own arguments, then where the engine finds what it fills into `MOTION`
-FUNCTION, SETTINGS, SETTINGS_SIZE, MOTION, MOTION_SIZE, MEMORY, MEMORY_SIZE, SCENE, WORLD = range(9)
-TABLE, TABLE_SIZE, KEY, TICK, READING, READING_SIZE = range(9, 15)
-SEEN, STRIDE, MOUNT, FIRST_JUMP, END_JUMP = range(15, 20)
-CALL_COLUMNS = 20
+# A call of a sensor's kernel: what it is given, then where the engine finds what it fills into `motion`.
+CALL = record(
+    function=ADDRESS,  # compiled, and called with the address of this row
+    is_broken=INT,  # 1 after the kernel raised an exception; then it is not called again, and this row stays as it was
+    settings=SPAN,
+    motion=SPAN,
+    memory=SPAN,
+    scene=ADDRESS,
+    world=INT,
+    table=SPAN,
+    key=INT,
+    tick=INT,
+    reading=SPAN,
+    seen=ADDRESS,  # the robot's motion, or its column of the state
+    stride=INT,  # [numbers] from one of that column to the next; 0: it is a motion
+    mount=VEC3,  # [m]
+    jumps=RANGE,  # windows of time
+)
 
-# A sensor in many worlds: `MOTION` is the address of a block, its columns are worlds, its rows the numbers of a motion,
-# then settings, memory and reading, as many as there are at most. `KEY` and `TICK` are addresses of a block's own.
+# A sensor in many worlds: `motion` is a block, its columns are worlds, its rows the numbers of a motion,
+# then settings, memory and reading, as many as there are at most. `key` and `tick` are addresses of a block's own.
 BLOCK = 64  # columns
 BLOCK_ROWS = 16, 8, 8  # for settings, memory, reading
 MANY_SETTINGS = 33  # after the rows of a motion
@@ -43,12 +58,12 @@ MANY_READING = MANY_MEMORY + BLOCK_ROWS[1]
 MANY_ROWS = MANY_READING + BLOCK_ROWS[2]
 
 # columns of a fleet's call
-STATE, STATE_ROWS, WIDTH, BEGIN, END, COMMAND, INPUTS, PARAMETERS, PARAMETER_ROWS, PARAMETER_STEP = range(1, 11)
-KEYS, FLEET_SCENE, FLEET_WORLD, FLEET_TICK, TICKS, FLEET_SEEN = range(11, 17)
+FUNCTION, IS_BROKEN, STATE, STATE_ROWS, WIDTH, BEGIN, END, COMMAND, INPUTS, PARAMETERS, PARAMETER_ROWS = range(11)
+PARAMETER_STEP, KEYS, FLEET_SCENE, FLEET_WORLD, FLEET_TICK, TICKS, FLEET_SEEN = range(11, 18)
 MANY, TRACE, TRACE_WIDTH = range(
-    17, 20
+    18, 21
 )  # the function for many columns (0: none), and what it writes, see `RobotModel`
-FLEET_COLUMNS = 20
+FLEET_COLUMNS = 21
 
 _IS_PLAIN = bool(numba.core.config.DISABLE_JIT)
 
@@ -79,32 +94,35 @@ TRACE_X, TRACE_Y, TRACE_Z, FARTHEST = range(4)
 TRACE_ROWS = 4
 
 
-def address_of(array: Any) -> int:
-    """Of a NumPy array, or of one in a GPU's memory. A caller that puts an address into a row keeps the array alive."""
-    there: Any = getattr(array, "__cuda_array_interface__", None)
-    return int(array.ctypes.data if there is None else there["data"][0])
+call_at = record_at(CALL)
+
+
+def _view(kind: Any, size: int) -> Callable[[int, int], npt.NDArray[Any]]:
+    @lru_cache(100_000)
+    def view(address: int, count: int) -> npt.NDArray[Any]:
+        if count == 0:
+            return np.empty(0, kind)
+        memory: Any = (ctypes.c_char * (size * count)).from_address(int(address))
+        return np.frombuffer(memory, kind)
+
+    return view
+
+
+_plain_floats_at, _plain_integers_at, _plain_bytes_at = _view(np.float64, 8), _view(np.int64, 8), _view(np.uint8, 1)
+
+
+def _plain_float_grid_at(address: int, rows: int, columns: int) -> Array:
+    return _plain_floats_at(address, rows * columns).reshape(rows, columns)
+
+
+def _plain_byte_grid_at(address: int, rows: int, columns: int) -> Grid:
+    return _plain_bytes_at(address, rows * columns).reshape(rows, columns)
 
 
 if _IS_PLAIN:
-
-    def _view(kind: Any, size: int) -> Callable[[int, int], npt.NDArray[Any]]:
-        @lru_cache(100_000)
-        def view(address: int, count: int) -> npt.NDArray[Any]:
-            if count == 0:
-                return np.empty(0, kind)
-            memory: Any = (ctypes.c_char * (size * count)).from_address(int(address))
-            return np.frombuffer(memory, kind)
-
-        return view
-
-    floats_at, integers_at = _view(np.float64, 8), _view(np.int64, 8)
-    singles_at, words_at, bytes_at = _view(np.float32, 4), _view(np.int32, 4), _view(np.uint8, 1)
-
-    def float_grid_at(address: int, rows: int, columns: int) -> Array:
-        return floats_at(address, rows * columns).reshape(rows, columns)
-
-    def byte_grid_at(address: int, rows: int, columns: int) -> Grid:
-        return bytes_at(address, rows * columns).reshape(rows, columns)
+    floats_at, integers_at, bytes_at = _plain_floats_at, _plain_integers_at, _plain_bytes_at
+    float_grid_at, byte_grid_at = _plain_float_grid_at, _plain_byte_grid_at
+    singles_at, words_at = _view(np.float32, 4), _view(np.int32, 4)
 
     def word_grid_at(address: int, rows: int, columns: int) -> npt.NDArray[np.int32]:
         return words_at(address, rows * columns).reshape(rows, columns)
@@ -218,7 +236,7 @@ def scene_at(address: int, world: int, table: Array) -> Scene:
     """The scene of a row that `scene_row` wrote."""
     row, numbers = integers_at(address, SCENE_COLUMNS), floats_at(address, SCENE_COLUMNS)
     return Scene(
-        float_grid_at(row[_ELEVATION], row[_ELEVATION + 1], row[_ELEVATION + 2]),
+        float_grid_at(row[_ELEVATION] + world * row[_ELEVATION + 3], row[_ELEVATION + 1], row[_ELEVATION + 2]),
         byte_grid_at(row[_SURFACE], row[_SURFACE + 1], row[_SURFACE + 2]),
         byte_grid_at(row[_CLEARANCE] + world * row[_CLEARANCE + 3], row[_CLEARANCE + 1], row[_CLEARANCE + 2]),
         byte_grid_at(row[_FOOTING] + world * row[_FOOTING + 3], row[_FOOTING + 1], row[_FOOTING + 2]),
@@ -240,9 +258,13 @@ def scene_row(
     dt: float,
     plane: Array,
 ) -> Rows:
-    """clearances and footings (n, ny, nx) or (1, ny, nx); origin: cell size, west, south [m]. Keeps nothing alive."""
+    """origin: cell size, west, south [m]. Keeps nothing alive.
+
+    Grids are (n, ny, nx), or (1, ny, nx) where worlds share one; elevation and surface also (ny, nx).
+    """
     row: Rows = np.zeros(SCENE_COLUMNS, np.int64)
-    row[_ELEVATION : _ELEVATION + 4] = address_of(elevation), *elevation.shape, 0
+    row[_ELEVATION : _ELEVATION + 3] = address_of(elevation), *elevation.shape[-2:]
+    row[_ELEVATION + 3] = elevation.strides[0] if elevation.ndim == 3 and elevation.shape[0] > 1 else 0
     row[_SURFACE : _SURFACE + 4] = address_of(surface), *surface.shape, 0
     for place, grids in ((_CLEARANCE, clearances), (_FOOTING, footings)):
         step = 0 if grids.shape[0] == 1 else grids.strides[0]
@@ -258,28 +280,28 @@ kernel_called: Any = None  # stands for a kernel in the functions below
 
 
 def _sample_entry(address: int) -> None:
-    row = integers_at(address, CALL_COLUMNS)
+    call = call_at(address)
     kernel_called(
-        floats_at(row[SETTINGS], row[SETTINGS_SIZE]),
-        floats_at(row[MOTION], row[MOTION_SIZE]),
-        floats_at(row[MEMORY], row[MEMORY_SIZE]),
-        scene_at(row[SCENE], row[WORLD], floats_at(row[TABLE], row[TABLE_SIZE])),
-        row[KEY],
-        row[TICK],
-        floats_at(row[READING], row[READING_SIZE]),
+        floats_in(call.settings),
+        floats_in(call.motion),
+        floats_in(call.memory),
+        scene_at(call.scene, call.world, floats_in(call.table)),
+        call.key,
+        call.tick,
+        floats_in(call.reading),
     )
 
 
 def _sample_many_entry(address: int) -> None:
-    row = integers_at(address, CALL_COLUMNS)
-    block = float_grid_at(row[MOTION], MANY_ROWS, BLOCK)
+    call = call_at(address)
+    block = float_grid_at(call.motion.address, MANY_ROWS, BLOCK)
     kernel_called(
         block[MANY_SETTINGS:MANY_MEMORY],
         block[:MANY_SETTINGS],
         block[MANY_MEMORY:MANY_READING],
-        scene_at(row[SCENE], row[WORLD], floats_at(row[TABLE], row[TABLE_SIZE])),
-        integers_at(row[KEY], BLOCK),
-        integers_at(row[TICK], BLOCK),
+        scene_at(call.scene, call.world, floats_in(call.table)),
+        integers_at(call.key, BLOCK),
+        integers_at(call.tick, BLOCK),
         block[MANY_READING:],
     )
 
@@ -409,17 +431,32 @@ def _skipped(address: int) -> None:
 def _address(function: Callable[..., None], entry: Callable[[int], None]) -> int:
     """A compiled function that calls this kernel. Its code is the entry's; only the kernel it names differs.
 
-    It passes for a function of the kernel's file, so that numba keeps it on disk beside the kernel.
+    It has a name of its own: functions of one name that were compiled in two processes could be taken for each other.
+    A kernel of a plug-in is guarded: where it raises an exception, its row is marked. Without the decorator it runs
+    uncompiled.
     """
-    if not _IS_PLAIN and not hasattr(function, "py_func"):
-        function = kernel(function)  # a plug-in's author left the decorator out
     form = getattr(function, "py_func", function)
-    name = f"{form.__qualname__}_entry"
-    source = form.__code__
-    code = entry.__code__.replace(co_name=name, co_filename=source.co_filename, co_firstlineno=source.co_firstlineno)
-    made = FunctionType(code, {**globals(), "kernel_called": function}, name)
-    made.__qualname__, made.__module__ = name, form.__module__
-    return _registered(made)
+    if not is_checked(form):
+        return _registered(_made(entry, form, kernel_called=function))
+    _refuse_unfit(form, entry)
+    try:
+        if _IS_PLAIN or form is function:
+            address = _called_back(_Uncompiled(_made(entry, form, **_views(), kernel_called=function)))
+        else:
+            _demand_checks(function, set())
+            inner = kernel(_made(entry, form, kernel_called=function))
+            address = _registered(_made(_guarded_entry, form, entry_called=inner))
+    except Exception as error:  # numba raises many
+        raise UnfitKernelError("cannot be compiled", form, is_complete=False) from error
+    _checked[address] = function, entry
+    return address
+
+
+def _made(entry: Callable[[int], None], form: Any, **names: Any) -> Callable[[int], None]:
+    """A function with the code of an entry in which these names stand for something, named after a kernel."""
+    made = FunctionType(entry.__code__, {**globals(), **names})
+    made.__qualname__, made.__module__ = f"{form.__qualname__}{entry.__name__}", form.__module__
+    return made
 
 
 def _registered(function: Callable[[int], None]) -> int:
@@ -431,3 +468,168 @@ def _registered(function: Callable[[int], None]) -> int:
     compiled = cached_cfunc(types.void(types.int64), _skipped if _is_skipping else function)
     _kept.append(compiled)
     return int(compiled.address)
+
+
+# ---- kernels of plug-ins: an exception in one marks its row, and is explained afterwards -----------------------------
+
+_PARAMETERS: dict[Callable[[int], None], str] = {
+    _sample_entry: "settings, motion, memory, scene, key, tick, reading",
+    _sample_many_entry: "settings, motions, memories, scene, keys, ticks, readings",
+    _advance_entry: "state, command, parameters, keys, scene, tick, ticks",
+    _advance_many_entry: "state, command, parameters, keys, scene, tick, ticks, trace",
+}
+
+
+def _refuse_unfit(form: Any, entry: Callable[[int], None]) -> None:
+    """Of what would be compiled without a word, or with many."""
+    if form.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        raise UnfitKernelError("would only be begun: a kernel has no yield and no await", form)
+    names = _PARAMETERS.get(entry)
+    try:
+        if names is not None:
+            inspect.signature(form).bind(*names.split(", "))
+    except TypeError:
+        takes = ", ".join(inspect.signature(form).parameters)
+        count = names.count(",") + 1 if names else 0
+        raise UnfitKernelError(f"takes ({takes}); expected {count} parameters: {names}", form) from None
+
+
+def _demand_checks(function: Any, seen: set[int]) -> None:
+    """What a plug-in compiles with numba's own decorators is compiled again, with indices checked as in `kernel`."""
+    form = getattr(function, "py_func", None)
+    if form is None or id(form) in seen or not is_checked(form):
+        return
+    seen.add(id(form))
+    for name in form.__code__.co_names:
+        _demand_checks(form.__globals__.get(name), seen)
+    for cell in form.__closure__ or ():
+        _demand_checks(cell.cell_contents, seen)
+    options = getattr(function, "targetoptions", {"boundscheck": True})
+    if not options.get("boundscheck"):
+        options["boundscheck"] = True
+        function._cache = NullCache()
+        function.recompile()
+
+
+entry_called: Any = None  # stands for a compiled entry in the function below
+
+_checked: dict[int, tuple[Callable[..., None], Callable[[int], None]]] = {}  # by address: the kernel and its entry
+
+
+def _guarded_entry(address: int) -> None:
+    try:
+        entry_called(address)
+    except Exception:  # of any kind: compiled code cannot look at it
+        integers_at(address, 2)[IS_BROKEN] = 1  # in rows of both kinds it is the second number
+
+
+class _Uncompiled:
+    """A kernel that runs as plain Python. What it raises is kept: nothing can be raised through compiled code."""
+
+    def __init__(self, function: Callable[[int], None]) -> None:
+        self._function = function
+        self.error: BaseException | None = None
+
+    def __call__(self, address: int) -> None:
+        try:
+            self._function(address)
+        except BaseException as error:  # Ctrl-C too
+            self.error = error
+            _plain_integers_at(address, 2)[IS_BROKEN] = 1
+
+
+def _called_back(function: _Uncompiled) -> int:
+    if _IS_PLAIN:
+        return _registered(function)
+    callback = ctypes.CFUNCTYPE(None, ctypes.c_int64)(function)
+    address = int(ctypes.cast(callback, ctypes.c_void_p).value or 0)
+    _kept.append(callback)
+    _uncompiled[address] = function
+    return address
+
+
+_uncompiled: dict[int, _Uncompiled] = {}  # by address
+
+
+def _views(of: Callable[[Any], Any] = lambda array: array) -> dict[str, Any]:
+    """What stands for these names where an entry runs uncompiled. `of`: what it is given of each array."""
+    names: dict[str, Any] = {
+        "call_at": lambda address: _plain_integers_at(address, CALL.itemsize // 8).view(CALL)[0],
+        "floats_in": lambda span: of(_plain_floats_at(int(span.address), int(span.count))),
+        "floats_at": lambda address, count: of(_plain_floats_at(address, count)),
+        "integers_at": lambda address, count: of(_plain_integers_at(address, count)),
+        "float_grid_at": lambda *place: of(_plain_float_grid_at(*place)),
+        "byte_grid_at": lambda *place: of(_plain_byte_grid_at(*place)),
+    }
+    for each in (scene_at, _columns_at, _parameters_at, _fleet_at):
+        form: Any = plain(each)
+        names[form.__name__] = FunctionType(form.__code__, {**globals(), **names}, form.__name__)
+    return names
+
+
+class UnfitKernelError(Exception):
+    """A plug-in's kernel cannot be compiled, for what is the cause, or does not take what it is given; and its form."""
+
+    def __init__(self, text: str, form: Any, is_complete: bool = True) -> None:
+        super().__init__(f"kernel {form.__name__} {text}")
+        self.is_complete = is_complete
+        self.form = form
+
+
+class BrokenKernelError(Exception):
+    """A plug-in's kernel raised an exception, which is the cause; and its form."""
+
+    is_complete = False  # the cause says more
+
+    def __init__(self, text: str, form: Any, tick: int | None = None) -> None:
+        super().__init__(text)
+        self.form, self.tick = form, tick
+
+
+def has_checked(functions: Iterable[int]) -> bool:
+    """Whether any of these addresses is of a plug-in's kernel."""
+    return any(int(address) in _checked for address in functions)
+
+
+def raise_broken(rows: Any, owner: Callable[[int], str]) -> None:
+    """Raise an error for the first of these calls, of either kind, whose kernel raised an exception."""
+    are_calls = rows.dtype == CALL
+    functions, flags, ticks = (
+        (rows["function"], rows["is_broken"], rows["tick"])
+        if are_calls
+        else (rows[:, FUNCTION], rows[:, IS_BROKEN], rows[:, FLEET_TICK])
+    )
+    for index in np.flatnonzero(flags):
+        function, entry = _checked.get(int(functions[index]), (_skipped, None))
+        text = f"{owner(int(index))} failed at tick {int(ticks[index])}"
+        error = None if entry is None else _error_of(int(functions[index]), address_of(rows[index : index + 1]))
+        raise BrokenKernelError(text, plain(function), int(ticks[index])) from error
+
+
+def _error_of(address: int, row: int) -> BaseException | None:
+    """What a kernel raised. Compiled code does not say; its plain form, run again on copies, does."""
+    function, entry = _checked[address]
+    kept = (_functions if _IS_PLAIN else _uncompiled).get(address)
+    if isinstance(kept, _Uncompiled):
+        error, kept.error = kept.error, None
+        if error is not None and not isinstance(error, Exception):
+            raise error
+        return error
+    again = _made(entry, plain(function), **_views(np.copy), kernel_called=_wholly_plain(function, {}))
+    try:
+        again(row)
+    except Exception as error:  # whatever it raised
+        return error
+    return None
+
+
+def _wholly_plain(function: Any, known: dict[int, Any]) -> Any:
+    """A plug-in's kernel uncompiled, with those kernels of plug-ins that it calls."""
+    form = getattr(function, "py_func", None)
+    if form is None or not is_checked(form):
+        return function
+    if id(form) not in known:
+        names = dict(form.__globals__)
+        known[id(form)] = FunctionType(form.__code__, names, form.__name__, form.__defaults__, form.__closure__)
+        names |= {name: _wholly_plain(names[name], known) for name in form.__code__.co_names if name in names}
+    return known[id(form)]

@@ -3,16 +3,16 @@
 No fastmath and no fused multiply-add, so a kernel gives the bits of its plain-Python form
 (`NUMBA_DISABLE_JIT=1` runs that form). `error_model="numpy"` only removes the zero-division check, which blocks SIMD.
 
-numba notices a change in a kernel's own file, not in the kernels it calls or the constants it imports. So the cache
-folder's name is a hash over every file of the folders with kernels: a stale one, which could give other bits, is never
-loaded. Each signature of a kernel has a file of its own, so that processes can compile at the same time.
+A kernel is kept on disk in a file named by all that decides its bits (`kernel_key`). So an outdated one, which could
+give other bits, is never loaded, and after an edit only the kernels that it reaches are compiled again. Each signature
+has a file of its own, so that processes can compile at the same time.
 """
 
 import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +20,9 @@ import numba
 import numba.core.config
 import numba.core.utils
 from numba.core import caching, event
+from numba.core.ccallback import CFunc
+
+from microsim.engine.kernel_key import NotByValueError, key_of
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -27,30 +30,42 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 KERNEL_FOLDERS = ("engine", "rays", "render", "robots", "sensors", "batch", "recording", "bundle", "learning")
 
 
-def _source_hash() -> str:
-    package = Path(__file__).parents[1]  # numba keeps kernels apart by place and Python, and so must `is_precompiled`
-    digest = hashlib.sha256(f"{numba.__version__} {numba.core.utils.PYVERSION} {package}".encode())
+VERSIONS = f"numba{numba.__version__}-python{numba.core.utils.PYVERSION[0]}.{numba.core.utils.PYVERSION[1]}"
+VERSIONS += "-checked" * bool(numba.core.config.BOUNDSCHECK)
+
+
+@cache
+def source_hash() -> str:
+    """Of every file with kernels: for what is kept about all of them."""
+    package = Path(__file__).parents[1]
+    digest = hashlib.sha256(VERSIONS.encode())
     for file in sorted(file for folder in KERNEL_FOLDERS for file in (package / folder).rglob("*.py")):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 
+CACHE_PROBLEMS: list[str] = []  # why compiled kernels cannot be kept: then every process compiles again
+
+
 def _cache_folder() -> Path | None:
-    """A writable folder for compiled kernels, or None: then every process compiles again."""
+    """A writable folder for compiled kernels, or None."""
     chosen = numba.core.config.CACHE_DIR or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(chosen) / "microsim" / "kernels" / _source_hash()
+    folder = Path(chosen) / "microsim" / "kernels" / VERSIONS
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return None
-    return folder if os.access(folder, os.W_OK) else None
+        if os.access(folder, os.W_OK):
+            return folder
+        CACHE_PROBLEMS.append(f"{folder} is not writable")
+    except OSError as error:
+        CACHE_PROBLEMS.append(f"{error.filename or folder}: {error.strerror or error}")
+    return None
 
 
 CACHE_FOLDER = _cache_folder()
 
 
 def is_precompiled(what: str) -> bool:
-    """Whether all that `what` needs was compiled before, and is in the cache."""
+    """Whether all that `what` needs was compiled before, by this version, and is in the cache."""
     return bool(numba.core.config.DISABLE_JIT) or (CACHE_FOLDER is not None and _mark(CACHE_FOLDER, what).exists())
 
 
@@ -62,7 +77,7 @@ def note_precompiled(what: str) -> None:
 
 
 def _mark(folder: Path, what: str) -> Path:
-    return folder / f"precompiled-{hashlib.sha256(what.encode()).hexdigest()[:16]}"
+    return folder / f"precompiled-{hashlib.sha256(f'{source_hash()} {what}'.encode()).hexdigest()[:16]}"
 
 
 @contextmanager
@@ -106,16 +121,33 @@ def plain(function: Callable[..., Any]) -> Callable[..., Any]:
     return form
 
 
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+
+
+def is_checked(function: Any) -> bool:
+    """Whether a kernel is compiled with checks of every index: those of plug-ins, and with NUMBA_BOUNDSCHECK=1 all."""
+    return bool(numba.core.config.BOUNDSCHECK) or not function.__code__.co_filename.startswith(_PACKAGE)
+
+
 def _njit(function: _Function, **options: bool) -> _Function:
+    if is_checked(function):
+        options["boundscheck"] = True
     compiled: _Function = numba.njit(error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     return compiled
 
 
 def _compiled(function: _Function, **options: bool) -> _Function:
-    with _our_cache():
-        compiled = _njit(function, cache=CACHE_FOLDER is not None, **options)
+    compiled = _kept(_njit(function, **options))
     if hasattr(compiled, "get_call_template"):  # not with NUMBA_DISABLE_JIT
         _InnerForm(compiled, options)
+    return compiled
+
+
+def _kept(compiled: Any, form: str = "") -> Any:
+    """Compiled code that is looked for on disk, and kept there."""
+    if CACHE_FOLDER is not None and not numba.core.config.DISABLE_JIT:
+        function = compiled.__wrapped__ if isinstance(compiled, CFunc) else compiled.py_func
+        compiled._cache = KernelCache(function, f"{form}{'-checked' * is_checked(function)}")
     return compiled
 
 
@@ -132,8 +164,7 @@ class _InnerForm:
 
     @cached_property
     def _dispatcher(self) -> Any:
-        with _our_cache("inner"):
-            return _njit(self._function, cache=CACHE_FOLDER is not None, no_cpython_wrapper=True, **self._options)
+        return _kept(_njit(self._function, no_cpython_wrapper=True, **self._options), "inner")
 
     def _get_call_template(self, arguments: Any, keywords: Any) -> Any:
         plain = tuple(numba.types.unliteral(each) for each in arguments)
@@ -145,19 +176,60 @@ class _InnerForm:
 
 def cached_cfunc(signature: Any, function: Callable[..., Any]) -> Any:
     """A compiled function with an address that other compiled code can call; kept on disk like a kernel."""
-    with _our_cache():
-        return numba.cfunc(signature, cache=CACHE_FOLDER is not None, error_model="numpy")(function)
+    parts = signature.args, signature.return_type
+    compiled = _kept(CFunc(function, parts, locals={}, options={"error_model": "numpy"}), "called")
+    compiled.compile()
+    return compiled
 
 
-@contextmanager
-def _our_cache(part: str = "") -> Iterator[None]:
-    before = numba.core.config.CACHE_DIR, caching.IndexDataCacheFile
-    numba.core.config.CACHE_DIR = str(CACHE_FOLDER / part) if CACHE_FOLDER is not None else ""
-    caching.IndexDataCacheFile = SignatureFiles
-    try:
-        yield
-    finally:
-        numba.core.config.CACHE_DIR, caching.IndexDataCacheFile = before
+class KernelCache(caching.FunctionCache):  # type: ignore[misc]
+    """Where a kernel is kept. numba's own place for it would be named by its file."""
+
+    def __init__(self, function: Callable[..., Any], form: str) -> None:
+        self._name, self._py_func = repr(function), function
+        self._form = form
+        self._cache_path = str(CACHE_FOLDER)
+        self.enable()
+
+    @cached_property
+    def _impl(self) -> Any:
+        return _CompileResults(self._py_func)
+
+    @cached_property
+    def _cache_file(self) -> Any:  # when first needed: a module has more kernels than a run calls
+        try:
+            key = key_of(self._py_func)
+        except NotByValueError:  # a plug-in's: it is compiled in every process
+            return NotKept()
+        name = "".join(each for each in self._py_func.__qualname__ if each.isalnum() or each in "_.")
+        return SignatureFiles(self._cache_path, f"{name[-60:]}{'-' * bool(self._form)}{self._form}-{key[:32]}", key)
+
+    def _index_key(self, signature: Any, codegen: Any) -> Any:
+        return signature, codegen.magic_tuple()
+
+
+class _CompileResults(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    """Makes bytes of compiled code, and code of bytes; numba would also look for a place beside the source."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._lineno = function.__code__.co_firstlineno
+        self._locator = _Locator(function)
+
+
+class _Locator:
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._py_file = function.__code__.co_filename  # for numba's warning about code that cannot be kept
+
+    def ensure_cache_path(self) -> None:
+        """It is there."""
+
+
+class NotKept:
+    def save(self, key: Any, data: Any) -> None:
+        pass
+
+    def load(self, key: Any) -> Any:
+        return None
 
 
 class SignatureFiles(caching.IndexDataCacheFile):  # type: ignore[misc]
@@ -168,7 +240,10 @@ class SignatureFiles(caching.IndexDataCacheFile):  # type: ignore[misc]
     """
 
     def save(self, key: Any, data: Any) -> None:
-        self._save_data(self._name(key), (self._source_stamp, key, data))
+        try:
+            self._save_data(self._name(key), (self._source_stamp, key, data))
+        except OSError as error:  # a full disk, for example; the code that was compiled runs all the same
+            CACHE_PROBLEMS.append(f"{error.filename or CACHE_FOLDER}: {error.strerror or error}")
 
     def load(self, key: Any) -> Any:
         try:

@@ -19,6 +19,7 @@ CONTACTS = 16  # contacts that have begun since the start, see `contacts`
 TOUCHING = 17  # things that the robot touches now
 COMMON_ROWS = 18
 
+TWIST_FIELDS = ("linear.x", "linear.y", "linear.z", "angular.z")  # of a Twist: what can be an input
 GRAVITY = 9.80665  # [m/s^2]
 
 
@@ -70,5 +71,28 @@ class RobotModel:
     joint_numbers: Callable[[Any], Sequence[float]] = lambda settings: ()  # `settings` of that kernel
 
     def __post_init__(self) -> None:
+        self._check()
         if "contacts" not in self.state:  # every robot counts them
             object.__setattr__(self, "state", {**self.state, "contacts": CONTACTS})
+
+    def _check(self) -> None:
+        """Rows that are not there would be read and written in somebody else's memory."""
+        rows = {"rows": self.rows - 1, **{f"state[{name!r}]": row for name, row in self.state.items()}}
+        if self.rows < COMMON_ROWS:
+            raise ValueError(f"{self.name}: rows: expected COMMON_ROWS ({COMMON_ROWS}) or more, found {self.rows!r}")
+        own = {"zero_when_held": self.zero_when_held, "kept_when_held": self.kept_when_held}
+        rows |= {f"{key}[{k}]": row for key, values in own.items() for k, row in enumerate(values)}
+        rows |= {} if self.command_age is None else {"command_age": self.command_age}
+        for key, row in rows.items():
+            if not 0 <= row < self.rows:
+                raise ValueError(f"{self.name}: {key}: expected a row from 0 to {self.rows - 1}, found {row!r}")
+        if self.from_twist is None and len(self.twist_fields) != len(self.inputs):
+            found = f"{len(self.inputs)} inputs and {len(self.twist_fields)} twist_fields"
+            raise ValueError(f"{self.name}: twist_fields: expected one for each input, found {found}")
+        for field in self.twist_fields:
+            if field not in TWIST_FIELDS:
+                raise ValueError(f"{self.name}: twist_fields: expected some of {TWIST_FIELDS}, found {field!r}")
+        functions: dict[str, Any] = {"advance": self.advance, "parameters": self.parameters}
+        for key, function in functions.items():
+            if not callable(function):
+                raise TypeError(f"{self.name}: {key}: expected a function, found {function!r}")

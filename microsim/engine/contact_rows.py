@@ -33,12 +33,14 @@ IS_GROUND_BOUND, MINDS_CELLS = 1, 2  # flags; ZEROED and KEPT have a bit for eac
 ROBOTS, COUNT, BODIES, SCRATCH, MARKS, TOUCH, WORDS, WIDTH, SCENE = range(9)
 SOLIDS, SOLID_COUNT, PLACES, PLACES_STEP, KINDS, KINDS_ROWS, KINDS_COLUMNS = range(9, 16)
 TRIANGLES, BUCKETS, ITEMS, MESH_FACTS, RULES, EVENT_LIST, HEIGHTS = range(16, 23)
-TABLE_COLUMNS = 23
+SOLIDS_STEP, HEIGHTS_STEP = range(23, 25)  # bytes from one world's to the next; 0: shared
+TABLE_COLUMNS = 25
 STOPS_ALL, HAS_BODIES = 1, 2  # bits of RULES
 
-# numbers that are kept of a robot during a tick: pose and velocity before it, rows that stay, pose now
-BEFORE, VELOCITY, ROWS_KEPT, HERE = 0, 6, 9, 13
-SCRATCH_COLUMNS = 19
+# numbers that are kept of a robot during a tick: pose and velocity before it, rows that stay, pose now, and which of
+# the obstacles it touches, counted from 1: what stopped it, or the first; 0: none
+BEFORE, VELOCITY, ROWS_KEPT, HERE, WHICH = 0, 6, 9, 13, 19
+SCRATCH_COLUMNS = 20
 MOST_KEPT = HERE - ROWS_KEPT
 
 # columns of a solid: half its extent along x and y, whether it is round, base above the ground, height
@@ -69,10 +71,24 @@ def mark(marks: Integers, words: int, r: int, bit: int) -> None:
     marks[r * words + bit // 63] |= 1 << (bit % 63)
 
 
+# what is kept of a robot's contacts, beside words of bits: what it touched last (see `code_of`), which obstacle now
+LAST, AROUND_WORDS = -1, 2
+
+
 @kernel
 def touch_address(t: Rows, r: int, world: int, word: int) -> int:
-    """Where its `touch_words` are; those of the next world follow."""
-    return int(t[TOUCH] + 8 * ((r * (t[WORDS] + 1) + 1 + word) * t[WIDTH] + world))
+    """Where its `touch_words` are, LAST before them, and WHICH after them; those of the next world follow."""
+    return int(t[TOUCH] + 8 * ((r * (t[WORDS] + AROUND_WORDS) + 1 + word) * t[WIDTH] + world))
+
+
+@kernel
+def code_of(what: int, which: int) -> int:
+    """A bit and the obstacle's number as one, above 0."""
+    return what + 1 + ((which << 32) if what == AN_OBSTACLE else 0)
+
+
+def decoded(code: int) -> tuple[int, int]:
+    return (code & 0xFFFFFFFF) - 1, code >> 32
 
 
 @kernel

@@ -20,6 +20,7 @@ from microsim.engine.contact_rows import (
     HALF_Y,
     HAS_BODIES,
     HEIGHTS,
+    HEIGHTS_STEP,
     HERE,
     IS_ROUND,
     ITEMS,
@@ -38,10 +39,12 @@ from microsim.engine.contact_rows import (
     SOLID_COLUMNS,
     SOLID_COUNT,
     SOLIDS,
+    SOLIDS_STEP,
     STOPS_ALL,
     TALL,
     TRIANGLES,
     VELOCITY,
+    WHICH,
     WORDS,
     Integers,
     comes_nearer,
@@ -51,6 +54,7 @@ from microsim.engine.contact_rows import (
     was_touching,
 )
 from microsim.engine.geometry import Array, Grid
+from microsim.engine.world import overlaps_cell as _overlaps_cell
 
 _first_touch, _meets, _put_box = _bodies.first_touch, _bodies.meets, _bodies.put_box
 _room = _calls.room
@@ -113,22 +117,22 @@ def _past_solids(t: Rows, r: int, world: int, scratch: Array, marks: Integers, l
     x, y, reach = _reach(scratch, r, body)
     if _is_among_free_cells(scene, x, y, reach):
         return limit
-    solids = _float_grid_at(t[SOLIDS], t[SOLID_COUNT], SOLID_COLUMNS)
+    solids = _float_grid_at(t[SOLIDS] + world * t[SOLIDS_STEP], t[SOLID_COUNT], SOLID_COLUMNS)
     places = _float_grid_at(t[PLACES] + world * t[PLACES_STEP], t[SOLID_COUNT], 3)
     thing = _room(BOX_NUMBERS)
     for k in range(t[SOLID_COUNT]):
         beside = abs(places[k, 0] - x) >= reach + solids[k, HALF_X]
         if beside or abs(places[k, 1] - y) >= reach + solids[k, HALF_Y] or places[k, 2] == 0.0:
             continue
-        kind = _put_solid(t, scene, solids[k], places[k], thing)
-        limit = _touch(t, r, world, kind, thing, AN_OBSTACLE, scratch, marks, limit)
+        kind = _put_solid(t, world, scene, solids[k], places[k], thing)
+        limit = _touch(t, r, world, kind, thing, AN_OBSTACLE, k + 1, scratch, marks, limit)
     return limit
 
 
 @kernel
-def _put_solid(t: Rows, scene: Scene, solid: Array, place: Array, thing: Array) -> int:
+def _put_solid(t: Rows, world: int, scene: Scene, solid: Array, place: Array, thing: Array) -> int:
     """A solid as a thing that bodies meet; gives its kind. What stands on the ground reaches under it."""
-    lowest = _floats_at(t[HEIGHTS], 2)[LOWEST]
+    lowest = _floats_at(t[HEIGHTS] + world * t[HEIGHTS_STEP], 2)[LOWEST]
     ground = _ground_height(scene.elevation, scene.cell, place[0] - scene.west, place[1] - scene.south)
     base = (ground if ground == ground else lowest) + solid[BASE]
     top = base + solid[TALL]
@@ -160,7 +164,7 @@ def _past_mesh(t: Rows, r: int, world: int, scratch: Array, marks: Integers, lim
                 triangle = _floats_at(t[TRIANGLES] + 72 * items[k], 9)
                 if _is_beside(triangle, scratch, r, x, y, reach):
                     continue
-                limit = _touch(t, r, world, A_TRIANGLE, triangle, A_MESH, scratch, marks, limit)
+                limit = _touch(t, r, world, A_TRIANGLE, triangle, A_MESH, 0, scratch, marks, limit)
     return limit
 
 
@@ -177,7 +181,16 @@ def _is_beside(p: Array, scratch: Array, r: int, x: float, y: float, reach: floa
 
 @kernel
 def _touch(
-    t: Rows, r: int, world: int, kind: int, thing: Array, bit: int, scratch: Array, marks: Integers, limit: float
+    t: Rows,
+    r: int,
+    world: int,
+    kind: int,
+    thing: Array,
+    bit: int,
+    which: int,
+    scratch: Array,
+    marks: Integers,
+    limit: float,
 ) -> float:
     """Looks at one thing that stands in the world: notes whether it is touched, gives how far the robot may go."""
     body = _float_grid_at(t[BODIES], t[COUNT], 7)[r]
@@ -194,6 +207,8 @@ def _touch(
         is_touched = share <= limit
     if is_touched:
         mark(marks, t[WORDS], r, bit)
+        if bit == AN_OBSTACLE and (scratch[r, WHICH] == 0.0 or (is_stopped and share < limit)):
+            scratch[r, WHICH] = float(which)
     return max(share, 0.0) if is_stopped else limit
 
 
@@ -202,6 +217,7 @@ def note_cells(t: Rows, r: int, world: int, scratch: Array, marks: Integers) -> 
     """What a robot that minds cells touches: what stopped it in this tick, or before, and it has not moved since."""
     state, stride = state_at(t, r, world)
     before = touch_words(t, r, world, 0) & SCENERY_BITS
+    scratch[r, WHICH] = float(touch_words(t, r, world, t[WORDS]))
     if state[HELD * stride] == 0.0:
         if before and state[X * stride] == scratch[r, 0] and state[Y * stride] == scratch[r, 1]:
             marks[r * t[WORDS]] |= before
@@ -209,6 +225,7 @@ def note_cells(t: Rows, r: int, world: int, scratch: Array, marks: Integers) -> 
     if before:
         marks[r * t[WORDS]] |= before
     else:
+        scratch[r, WHICH] = 0.0
         mark(marks, t[WORDS], r, _what_stops(t, r, world, scratch))
 
 
@@ -222,7 +239,7 @@ def _what_stops(t: Rows, r: int, world: int, scratch: Array) -> int:
         for i in range(-1, 2):
             x, y = u + i * PROBE_M, v + j * PROBE_M
             if not _is_free(scene.footing, scene.cell, x, y):
-                return _kind_at(scene, kinds, x, y)
+                return _kind_at(t, scene, kinds, r, world, x, y, scratch)
     if not t[RULES] & HAS_BODIES:
         return AN_OBSTACLE
     box, body = _room(BOX_NUMBERS), _float_grid_at(t[BODIES], t[COUNT], 7)[r]
@@ -236,20 +253,35 @@ def _what_stops(t: Rows, r: int, world: int, scratch: Array) -> int:
             q = (box[13] + PROBE_M) * (way if side % 2 == 0 else edge)
             x, y = box[0] + box[3] * p + box[4] * q - scene.west, box[1] + box[6] * p + box[7] * q - scene.south
             if not _is_free(scene.footing, scene.cell, x, y):
-                return _kind_at(scene, kinds, x, y)
+                return _kind_at(t, scene, kinds, r, world, x, y, scratch)
     return AN_OBSTACLE
 
 
 @kernel
-def _kind_at(scene: Scene, kinds: Grid, x: float, y: float) -> int:
-    """What blocks a point of the grid."""
+def _kind_at(t: Rows, scene: Scene, kinds: Grid, r: int, world: int, x: float, y: float, scratch: Array) -> int:
+    """What blocks a point of the grid; notes which obstacle."""
     rows, columns = scene.footing.shape
     u, v = x / scene.cell, y / scene.cell
     if not (0.0 <= u < columns and 0.0 <= v < rows):
         return MAP_EDGE
     if int(v) < kinds.shape[0] and int(u) < kinds.shape[1] and kinds[int(v), int(u)] > 0:
         return int(kinds[int(v), int(u)])
+    scratch[r, WHICH] = float(_obstacle_over(t, scene, world, int(u), int(v)))
     return AN_OBSTACLE
+
+
+@kernel
+def _obstacle_over(t: Rows, scene: Scene, world: int, i: int, j: int) -> int:
+    """The first obstacle that overlaps a cell, counted from 1; 0: none."""
+    solids = _float_grid_at(t[SOLIDS] + world * t[SOLIDS_STEP], t[SOLID_COUNT], SOLID_COLUMNS)
+    places = _float_grid_at(t[PLACES] + world * t[PLACES_STEP], t[SOLID_COUNT], 3)
+    for k in range(t[SOLID_COUNT]):
+        x, y, is_round = places[k, 0] - scene.west, places[k, 1] - scene.south, solids[k, IS_ROUND] > 0.0
+        if places[k, 2] != 0.0 and _overlaps_cell(
+            i, j, scene.cell, x, y, solids[k, HALF_X], solids[k, HALF_Y], is_round
+        ):
+            return k + 1
+    return 0
 
 
 @kernel

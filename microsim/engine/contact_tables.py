@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from microsim.engine.bodies import Body
-from microsim.engine.calls import FLEET_COLUMNS, STATE, Rows, address_of, contact_address
+from microsim.engine.calls import FLEET_COLUMNS, STATE, Rows, contact_address
 from microsim.engine.components import RobotModel
 from microsim.engine.contact_rows import (
     A_MESH,
+    AN_OBSTACLE,
+    AROUND_WORDS,
     EVENTS,
     FIRST_ROBOT,
     HAS_BODIES,
@@ -25,10 +27,13 @@ from microsim.engine.contact_rows import (
     SOLID_COLUMNS,
     STOPS_ALL,
     Integers,
+    code_of,
+    decoded,
 )
 from microsim.engine.contacts import buckets_for, remember_now, settle_now
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.mesh_buckets import MeshBuckets, mesh_buckets
+from microsim.engine.records import address_of
 from microsim.engine.world import World, footprint, lacks_ground
 
 
@@ -58,16 +63,22 @@ class Contacts:
         worlds: int | None = None,
         places: Array | None = None,
         device: Callable[[Any], Any] = lambda array: array,
+        has_own_solids: bool = False,
+        obstacles: Sequence[str] = (),
     ) -> None:
         """`worlds`: how many a batch has. places (worlds, solids, 3): x, y of obstacles and whether they are there.
 
+        `has_own_solids`: worlds have other obstacles each; `show` brings them, and the ground they stand on.
+
+        `obstacles`: names of the world's, in their order.
+
         `device` brings an array to where the robots' states are.
         """
-        self.names = tuple(mover.name for mover in movers)
+        self.names, self.obstacles = tuple(mover.name for mover in movers), tuple(obstacles)
         count = len(movers)
         self.words = -(-(FIRST_ROBOT + count) // 63)
-        touch: Integers = np.zeros((count, 1 + self.words, worlds or 1), np.int64)
-        self.touch: Integers = device(touch)  # the last contact + 1, then bits
+        touch: Integers = np.zeros((count, self.words + AROUND_WORDS, worlds or 1), np.int64)
+        self.touch: Integers = device(touch)  # see `contact_rows.touch_address`
         rows = np.array([_robot_row(mover) for mover in movers], np.int64).reshape(-1, ROBOT_COLUMNS)
         self._robots: Rows = device(rows)
         boxes = np.array([bodies[name].row() for name in self.names if bodies], np.float64).reshape(-1, 7)
@@ -77,28 +88,36 @@ class Contacts:
         self._events: Integers = np.zeros(1 + 3 * EVENTS, np.int64)
         has_mesh = world.mesh is not None and len(world.mesh.triangles) > 0
         is_looking = bool(bodies) and any(not mover.model.minds_cells for mover in movers)
-        solids = _solids_of(world) if is_looking else (np.zeros((0, SOLID_COLUMNS)),) * 2
-        self._solids, self._places = map(device, solids)
+        self._shows_own = has_own_solids
+        self._solids, self._places = map(device, solids_of(world))
         if places is not None and len(self._solids):
             self._places = places
         mesh: MeshBuckets | None = world.derived(mesh_buckets) if is_looking and has_mesh else None
         self._mesh = (
             [] if mesh is None else [device(each) for each in (mesh.triangles, mesh.starts, mesh.items, mesh.facts)]
         )
-        self._kinds, self._heights = device(world.derived(_kinds_of)), device(_heights_of(world))
-        self._scene, self._is_single = scene, worlds is None
-        self.table: Rows = device(self._table(bool(bodies), stops_all))
+        self._kinds, self._heights = device(world.derived(_kinds_of)), device(heights_of(world))
+        self._scene, self._is_single, self._device = scene, worlds is None, device
+        self._rules = STOPS_ALL * stops_all + HAS_BODIES * bool(bodies)
+        self.table: Rows = device(self._table())
 
-    def _table(self, has_bodies: bool, stops_all: bool) -> Rows:
+    def show(self, solids: Array, places: Array, heights: Array) -> None:
+        """Of each world: (worlds, solids, 5) as `solids_of` gives them, (worlds, solids, 3), (worlds, 2)."""
+        if self._shows_own:
+            self._solids, self._places, self._heights = solids, places, heights
+            self.table[...] = self._device(self._table())
+
+    def _table(self) -> Rows:
         at, triangles = address_of, [address_of(each) for each in self._mesh] or [0, 0, 0, 0]
         step = self._places.strides[0] if self._places.ndim == 3 else 0
+        solids_step = self._solids.strides[0] if self._solids.ndim == 3 else 0
+        heights_step = self._heights.strides[0] if self._heights.ndim == 2 else 0
         return np.array(
             [
                 at(self._robots), len(self.names), at(self._bodies), at(self._scratch), at(self._marks), at(self.touch),
-                self.words, self.touch.shape[2], at(self._scene), at(self._solids), len(self._solids),
+                self.words, self.touch.shape[2], at(self._scene), at(self._solids), self._solids.shape[-2],
                 at(self._places), step, at(self._kinds), *self._kinds.shape, *triangles,
-                STOPS_ALL * stops_all + HAS_BODIES * has_bodies, at(self._events) if self._is_single else 0,
-                at(self._heights),
+                self._rules, at(self._events) if self._is_single else 0, at(self._heights), solids_step, heights_step,
             ],
             np.int64,
         )  # fmt: skip
@@ -112,32 +131,35 @@ class Contacts:
             rows.append(row)
         return rows[0], rows[1]
 
-    def touched(self, robot: int, world: int = 0) -> tuple[str, ...]:
-        """What a robot touches now."""
-        words = self.touch[robot, 1:, world].tolist()
-        return tuple(self.name(63 * k + bit) for k, word in enumerate(words) for bit in range(63) if word >> bit & 1)
+    def touched(self, robot: int, world: int = 0, obstacles: Sequence[str] | None = None) -> tuple[str, ...]:
+        """What a robot touches now. `obstacles`: names of those of this world, where worlds have others each."""
+        *words, which = self.touch[robot, 1:, world].tolist()
+        return tuple(self.name(bit, which, obstacles) for bit in _bits(words))
 
-    def last(self, robot: int, world: int = 0) -> str:
-        """What it touched last; empty: nothing yet."""
-        what = int(self.touch[robot, 0, world])
-        return self.name(what - 1) if what else ""
+    def last(self, robot: int, world: int = 0, obstacles: Sequence[str] | None = None) -> str:
+        """What it touched last; empty: nothing yet. `obstacles`: as of `touched`."""
+        code = int(self.touch[robot, 0, world])
+        return self.name(*decoded(code), obstacles) if code else ""
 
-    def recall(self, names: tuple[str, ...], touch: Integers) -> None:
-        """`names`: of the robots then, in the order of `touch`."""
+    def recall(self, names: tuple[str, ...], obstacles: tuple[str, ...], touch: Integers) -> None:
+        """`names`: of the robots then, in the order of `touch`; `obstacles`: those then."""
         self._events[0] = 0
-        if names == self.names:
+        if (names, obstacles) == (self.names, self.obstacles):
             self.touch[...] = touch
             return
         places = {FIRST_ROBOT + i: self._place(name) for i, name in enumerate(names)}
+        numbers = [self.obstacles.index(name) + 1 if name in self.obstacles else 0 for name in ("", *obstacles)]
         for i, name in enumerate(names):
             row = self._place(name) - FIRST_ROBOT
             if row < 0:
                 continue
-            last, *words = touch[i, :, 0].tolist()
-            what = places.get(last - 1, last - 1)
+            code, *words, which = touch[i, :, 0].tolist()
+            last, last_which = decoded(code)
             self.touch[row, :, 0] = 0
-            self.touch[row, 0, 0] = max(what + 1, 0)
-            for old in (63 * k + bit for k, word in enumerate(words) for bit in range(63) if word >> bit & 1):
+            if code and places.get(last, last) >= 0:
+                self.touch[row, 0, 0] = code_of(places.get(last, last), numbers[last_which])
+            self.touch[row, -1, 0] = numbers[which]
+            for old in _bits(words):
                 new = places.get(old, old)
                 if new >= 0:
                     self.touch[row, 1 + new // 63, 0] |= 1 << new % 63
@@ -146,7 +168,11 @@ class Contacts:
         """Number of a robot among what can be touched; -1: it is not there."""
         return FIRST_ROBOT + self.names.index(name) if name in self.names else -1
 
-    def name(self, what: int) -> str:
+    def name(self, what: int, which: int = 0, obstacles: Sequence[str] | None = None) -> str:
+        """`which` obstacle, counted from 1; `obstacle`: one that is not there any more."""
+        named = self.obstacles if obstacles is None else obstacles
+        if what == AN_OBSTACLE and 0 < which <= len(named):
+            return named[which - 1]
         return SCENERY[what] if what < FIRST_ROBOT else self.names[what - FIRST_ROBOT]
 
     @property
@@ -158,7 +184,13 @@ class Contacts:
         count = min(int(self._events[0]), EVENTS)
         self._events[0] = 0
         rows = self._events[1 : 1 + 3 * count].reshape(-1, 3).tolist()
-        return [(tick, self.names[r], self.name(what)) for tick, r, what in rows if not 0 <= what - FIRST_ROBOT < r]
+        found = [(tick, r, *decoded(code)) for tick, r, code in rows]
+        news = [each for each in found if not 0 <= each[2] - FIRST_ROBOT < each[1]]
+        return [(tick, self.names[r], self.name(what, which)) for tick, r, what, which in news]
+
+
+def _bits(words: Sequence[int]) -> list[int]:
+    return [63 * k + bit for k, word in enumerate(words) for bit in range(63) if word >> bit & 1]
 
 
 def marks_for(count: int, words: int) -> Integers:
@@ -173,7 +205,8 @@ def _robot_row(mover: Mover) -> list[int]:
     return [address_of(state) + 8 * mover.column, state.shape[1], flags, *masks]
 
 
-def _solids_of(world: World) -> tuple[Array, Array]:
+def solids_of(world: World) -> tuple[Array, Array]:
+    """(solids, 5) and (solids, 3) of its obstacles: what they are, and where they are."""
     rows, places = [], []
     for shape in world.obstacles:
         is_round, half_x, half_y = footprint(shape)
@@ -194,7 +227,8 @@ def _kinds_of(world: World) -> Grid:
     return kinds
 
 
-def _heights_of(world: World) -> Array:
+def heights_of(world: World) -> Array:
+    """(2,): above the first [m] there is no obstacle, below the second no ground."""
     known = world.elevation[np.isfinite(world.elevation)] if world.obstacles else np.zeros(0)
     lowest, highest = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
     tallest = max((shape.base_m + shape.height_m for shape in world.obstacles), default=-math.inf)

@@ -36,6 +36,7 @@ from microsim.engine.components import (
 )
 from microsim.engine.contact_rows import (
     ALL_PAIRS,
+    AN_OBSTACLE,
     BODIES,
     COUNT,
     EVENT_LIST,
@@ -47,6 +48,7 @@ from microsim.engine.contact_rows import (
     HERE,
     IS_GROUND_BOUND,
     KEPT,
+    LAST,
     MARKS,
     MINDS_CELLS,
     ROBOT_COLUMNS,
@@ -58,12 +60,12 @@ from microsim.engine.contact_rows import (
     SCRATCH_COLUMNS,
     STOPS_ALL,
     TABLE_COLUMNS,
-    TOUCH,
     VELOCITY,
-    WIDTH,
+    WHICH,
     WORDS,
     ZEROED,
     Integers,
+    code_of,
     comes_nearer,
     mark,
     state_at,
@@ -131,13 +133,15 @@ def settle(table: int, world: int, tick: int, scratch: Array, marks: Integers) -
     count = t[COUNT]
     for k in range(count * t[WORDS]):
         marks[k] = 0
+    for r in range(count):
+        scratch[r, WHICH] = 0.0
     cells = 0.0
     if count > ALL_PAIRS and t[RULES] & HAS_BODIES:
         cells = _sort_into_cells(t, world, scratch, marks)
     for r in range(count):
         _settle_one(t, r, world, scratch, marks, cells)
     for r in range(count):
-        _count_contacts(t, r, world, tick, marks)
+        _count_contacts(t, r, world, tick, scratch, marks)
 
 
 @kernel
@@ -391,10 +395,10 @@ def _hold(t: Rows, r: int, world: int, share: float, scratch: Array) -> None:
 
 
 @kernel
-def _count_contacts(t: Rows, r: int, world: int, tick: int, marks: Integers) -> None:
+def _count_contacts(t: Rows, r: int, world: int, tick: int, scratch: Array, marks: Integers) -> None:
     """Compare what a robot touches with what it touched before."""
     state, stride = state_at(t, r, world)
-    words, touching = t[WORDS], 0
+    words, touching, which = t[WORDS], 0, int(scratch[r, WHICH])
     for word in range(words):
         now, before = marks[r * words + word], touch_words(t, r, world, word)
         if now == 0 and before == 0:
@@ -406,23 +410,24 @@ def _count_contacts(t: Rows, r: int, world: int, tick: int, marks: Integers) -> 
         while begun:
             what = 63 * word + _lowest_bit(begun)
             state[CONTACTS * stride] += 1.0
-            _integers_at(t[TOUCH] + 8 * (r * (words + 1) * t[WIDTH] + world), 1)[0] = what + 1
-            _note_event(t, tick, r, what)
+            code = code_of(what, which)
+            _integers_at(touch_address(t, r, world, LAST), 1)[0] = code
+            _note_event(t, tick, r, code)
             begun &= begun - 1
-        place = (r * (words + 1) + 1 + word) * t[WIDTH] + world
-        _integers_at(t[TOUCH] + 8 * place, 1)[0] = now
+        _integers_at(touch_address(t, r, world, word), 1)[0] = now
+    _integers_at(touch_address(t, r, world, words), 1)[0] = which if (marks[r * words] >> AN_OBSTACLE) & 1 else 0
     state[TOUCHING * stride] = float(touching)
 
 
 @kernel
-def _note_event(t: Rows, tick: int, r: int, what: int) -> None:
-    """For reports of contacts: how many there were, then tick, robot and what of each, as far as there is room."""
+def _note_event(t: Rows, tick: int, r: int, code: int) -> None:
+    """For reports of contacts: how many there were, then tick, robot and code of each, as far as there is room."""
     if t[EVENT_LIST] == 0:
         return
     events = _integers_at(t[EVENT_LIST], 1 + 3 * EVENTS)
     n = events[0]
     if n < EVENTS:
-        events[1 + 3 * n], events[2 + 3 * n], events[3 + 3 * n] = tick + 1, r, what
+        events[1 + 3 * n], events[2 + 3 * n], events[3 + 3 * n] = tick + 1, r, code
     events[0] = n + 1
 
 

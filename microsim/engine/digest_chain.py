@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 from microsim.engine import calls as _calls
 from microsim.engine.calls import Rows
 from microsim.engine.compiled import kernel
-from microsim.engine.output_table import DIGEST_BYTES
+from microsim.engine.compiled_tick import DIGEST_BYTES
 
 _CONTEXT_NUMBERS = 16  # room for a SHA256_CTX, which has 112 bytes
 

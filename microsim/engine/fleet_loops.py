@@ -9,6 +9,7 @@ from microsim.engine.calls import (
     FLEET_SEEN,
     FLEET_TICK,
     FUNCTION,
+    IS_BROKEN,
     STATE,
     STATE_ROWS,
     TICKS,
@@ -31,8 +32,9 @@ def move(fleets: Rows, tick: int, ticks: int) -> None:
     """Every fleet from `tick` on by `ticks`, tick by tick: robots touch each other."""
     for k in range(tick, tick + ticks):
         for f in range(fleets.shape[0]):
-            fleets[f, FLEET_TICK], fleets[f, TICKS] = k, 1
-            _call(fleets[f, FUNCTION], _table_address(fleets) + 8 * FLEET_COLUMNS * f)
+            if fleets[f, IS_BROKEN] == 0:
+                fleets[f, FLEET_TICK], fleets[f, TICKS] = k, 1
+                _call(fleets[f, FUNCTION], _table_address(fleets) + 8 * FLEET_COLUMNS * f)
 
 
 @kernel

@@ -16,7 +16,7 @@ from microsim.engine import calls as _calls
 from microsim.engine.calls import Rows
 from microsim.engine.compiled import kernel
 from microsim.engine.motion import FIELDS, SENSOR_FIELDS
-from microsim.engine.pipeline import Latency
+from microsim.engine.pipeline import NOTHING_BEFORE, Latency
 from microsim.engine.timekeeper import Trigger
 
 _copy, _floats_at, _integers_at = _calls.copy, _calls.floats_at, _calls.integers_at
@@ -29,6 +29,8 @@ LATE_COLUMNS = 12
 # columns of what waits in the queue: when it leaves, when it was sampled, its stamp, then the motion
 LEAVES, SAMPLED_AT, STAMP_NS, KEPT_MOTION = range(4)
 ENTRY_COLUMNS = KEPT_MOTION + SENSOR_FIELDS
+
+BEFORE = 4  # a late output's delay: four numbers of its latency, then what `pipeline.delay_of` keeps
 
 MOST_WAITING = 4096  # a longer queue is Python's
 
@@ -74,8 +76,8 @@ class LateReadings:
 
     def __post_init__(self) -> None:
         capacity, latency = most_waiting(self.latency, self.trigger), self.latency
-        delay = latency.mean_ms, latency.jitter_ms, latency.drop_probability, latency.physics_hz
-        self._delay, self._queue = np.array(delay), np.zeros((capacity, ENTRY_COLUMNS), np.int64)
+        self._delay = np.array([*latency.numbers, *NOTHING_BEFORE])
+        self._queue = np.zeros((capacity, ENTRY_COLUMNS), np.int64)
         self.numbers: Rows = np.zeros(LATE_COLUMNS, np.int64)
         self.numbers[[QUEUE, LATENCY]] = self._queue.ctypes.data, self._delay.ctypes.data
         self.numbers[[CAPACITY, LATENCY_KEY, FOLLOWERS]] = capacity, latency.key, self.followers
@@ -102,10 +104,11 @@ class LateReadings:
         self._set_due()
 
     def memory(self) -> Any:
-        return list(self.waiting)
+        return list(self.waiting), tuple(self._delay[BEFORE:].tolist()), None
 
     def recall(self, memory: Any, tick: int) -> None:
-        self.waiting = list((memory[0] if isinstance(memory, tuple) else memory) or ())
+        waiting, self._delay[BEFORE:], _ = memory or ((), NOTHING_BEFORE, None)
+        self.waiting = list(waiting)
         self.numbers[COUNT] = 0
         self.numbers[LAST_LEAVES] = self.waiting[-1][0] if self.waiting else 0
         self._set_due()

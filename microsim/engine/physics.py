@@ -8,13 +8,24 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine.bodies import Body
-from microsim.engine.calls import FLEET_COLUMNS, Rows, address_of, advance_address, scene_row
+from microsim.engine.calls import (
+    FLEET_COLUMNS,
+    FUNCTION,
+    BrokenKernelError,
+    Rows,
+    advance_address,
+    has_checked,
+    raise_broken,
+    scene_row,
+)
+from microsim.engine.compiled import plain
 from microsim.engine.components import CONTACTS, YAW, RobotModel, X, Y, Z
 from microsim.engine.contact_tables import Contacts, Mover
 from microsim.engine.exact import wrap_angle
 from microsim.engine.fleet_loops import COPIED, COPY_COLUMNS, look, move, move_and_copy
 from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, Motion
+from microsim.engine.records import address_of
 from microsim.engine.world import World
 
 
@@ -69,6 +80,7 @@ class Physics:
         plane: Array,
         bodies: Mapping[str, Body] | None = None,
         stops_all: bool = False,
+        obstacles: Sequence[str] = (),
     ) -> None:
         self.world = world
         self.fleets = tuple(fleets)
@@ -81,11 +93,12 @@ class Physics:
         grids = world.elevation, world.surface, world.clearance[None], world.footing[None]
         self.scene = scene_row(*grids, origin, dt, plane)
         movers = [self._mover(name) for name in bodies or self.home]
-        self.contacts = Contacts(movers, bodies or {}, world, self.scene, stops_all)
+        self.contacts = Contacts(movers, bodies or {}, world, self.scene, stops_all, obstacles=obstacles)
         before, after = self.contacts.calls()
         rows = [before, *(self._row(fleet) for fleet in self.fleets), after]
         self.rows: Rows = np.array(rows, np.int64).reshape(-1, FLEET_COLUMNS)
         self.copies: Rows = np.zeros((0, COPY_COLUMNS), np.int64)
+        self.has_checked = has_checked(self.rows[:, FUNCTION])
         self._traces: Sequence[Array] = ()  # where copies go
         self.look()
 
@@ -99,7 +112,7 @@ class Physics:
         places = [address_of(each) for each in (fleet.state, fleet.command, fleet.parameters, fleet.keys, fleet.seen)]
         state, command, parameters, keys, seen = places
         return [
-            advance_address(fleet.model.advance), state, fleet.state.shape[0], count, 0,
+            advance_address(fleet.model.advance), 0, state, fleet.state.shape[0], count, 0,
             count, command, fleet.command.shape[0], parameters, fleet.parameters.shape[0], 1, keys, scene,
             0, 0, 0, seen, 0, 0, 0,
         ]  # fmt: skip
@@ -110,6 +123,11 @@ class Physics:
             move_and_copy(self.rows, self.copies, tick, ticks)
         else:
             move(self.rows, tick, ticks)
+
+    def raise_broken(self) -> None:
+        """Raise an error if the kernel of a plug-in raised one."""
+        if self.has_checked:  # else there is nothing to look for
+            raise_broken(self.rows, lambda row: f"robot model {self.fleets[row - 1].model.name}")
 
     def trace(self, ticks: int) -> Mapping[str, Array]:
         """Robot -> (ticks, rows): its state after each of the next ticks, written there as they are run."""
@@ -151,12 +169,12 @@ class Physics:
 
     def memory(self) -> Any:
         fleets = [(fleet.model.name, fleet.names, fleet.state.copy(), fleet.command.copy()) for fleet in self.fleets]
-        return fleets, self.contacts.names, self.contacts.touch.copy()
+        return fleets, self.contacts.names, self.contacts.obstacles, self.contacts.touch.copy()
 
     def recall(self, memory: Any) -> None:
         """By name: robots that were not there then stay as they are."""
-        fleets, names, touch = memory
-        self.contacts.recall(tuple(names), touch)
+        fleets, names, obstacles, touch = memory
+        self.contacts.recall(tuple(names), tuple(obstacles), touch)
         for model, members, state, command in fleets:
             for column, name in enumerate(members):
                 fleet, own = self.home.get(name, (None, 0))
@@ -180,8 +198,13 @@ def put(model: RobotModel, column: Array, world: World, x: float, y: float, z: f
 
 def settle_on_ground(fleet: Fleet, world: World) -> None:
     """Lay robots onto the slope they were put on, if their model leans. Where one stands decides how it leans."""
-    if fleet.model.settle is not None:
-        fleet.model.settle(fleet.state, fleet.parameters, world.elevation, world.cell_m, world.west, world.south)
+    settle = fleet.model.settle
+    if settle is None:
+        return
+    try:
+        settle(fleet.state, fleet.parameters, world.elevation, world.cell_m, world.west, world.south)
+    except Exception as error:  # a plug-in's code can raise anything
+        raise BrokenKernelError(f"robot model {fleet.model.name} cannot be put on the ground", plain(settle)) from error
 
 
 def make_fleet(model: RobotModel, names: Sequence[str], states: Array, parameters: Array, keys: Sequence[int]) -> Fleet:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from microsim.engine.compiled import kernel, plain
-from microsim.engine.noise import normals, stream_key, uniforms
+from microsim.engine.jitter import next_deviation
+from microsim.engine.noise import uniforms
 from microsim.engine.timekeeper import Trigger
 
 LARGEST_NORMAL = 8.3  # that `noise.normals` gives: its uniforms are 2**-53 or more
@@ -66,11 +67,15 @@ class Latency:
     physics_hz: float
     key: int
 
-    def ticks(self, tick: int) -> int | None:
+    def ticks(self, tick: int, before: list[float]) -> int | None:
         """Delay of what was sampled at this tick, to the nearest tick; None when it is lost."""
-        numbers = self.mean_ms, self.jitter_ms, self.drop_probability, self.physics_hz
-        found: int = _plain_delay_of(*numbers, self.key, tick)
+        found: int = _plain_delay_of(self.numbers, self.key, tick, before)
         return None if found < 0 else found
+
+    @property
+    def numbers(self) -> tuple[float, float, float, float]:
+        """As `delay_of` needs them."""
+        return self.mean_ms, self.jitter_ms, self.drop_probability, self.physics_hz
 
     @property
     def longest(self) -> int:
@@ -79,15 +84,22 @@ class Latency:
         return math.floor(longest_ms * self.physics_hz / 1000.0 + 0.5)
 
 
+# what a delay depends on of the one before it: its deviation from the mean, and the tick of its sample
+DEVIATION, AT = range(2)
+NOTHING_BEFORE = (0.0, -math.inf)
+
+
 @kernel
-def delay_of(mean_ms: float, jitter_ms: float, drop_probability: float, physics_hz: float, key: int, tick: int) -> int:
-    """In ticks, of what is sampled at this tick; -1: it is lost."""
-    if drop_probability > 0.0 and uniforms(key, tick, 1)[0] < drop_probability:
+def delay_of(numbers: Any, key: int, tick: int, before: Any) -> int:
+    """In ticks, of what is sampled at this tick; -1: it is lost. `numbers` are those of `Latency`."""
+    if numbers[2] > 0.0 and uniforms(key, tick, 1)[0] < numbers[2]:
         return -1
-    delay_ms = mean_ms
+    delay_ms, jitter_ms, hz = numbers[0], numbers[1], numbers[3]
     if jitter_ms > 0.0:
-        delay_ms += jitter_ms * normals(key, tick, 0)[0]
-    return int(max(delay_ms, 0.0) * physics_hz / 1000.0 + 0.5)
+        elapsed = (tick - before[AT]) * 1000.0 / (hz * jitter_ms)
+        before[DEVIATION], before[AT] = next_deviation(key, tick, before[DEVIATION], elapsed), float(tick)
+        delay_ms += jitter_ms * before[DEVIATION]
+    return int(max(delay_ms, 0.0) * hz / 1000.0 + 0.5)
 
 
 _plain_delay_of: Callable[..., int] = plain(delay_of)
@@ -108,6 +120,7 @@ class Delayed:
     due: float = 0
     next_sample: int = 0
     waiting: list[tuple[int, int, Any]] = field(default_factory=list)  # (leaves at, sampled at, sample)
+    before: list[float] = field(default_factory=lambda: list(NOTHING_BEFORE))
 
     def fire(self, tick: int, stamp_ns: int) -> None:
         if tick >= self.next_sample:
@@ -119,7 +132,7 @@ class Delayed:
         self._set_due()
 
     def _enqueue(self, tick: int) -> None:
-        delay = self.latency.ticks(tick)
+        delay = self.latency.ticks(tick, self.before)
         if delay is None:
             return  # lost: not even rendered
         leaves = max(tick + delay, self.waiting[-1][0] if self.waiting else 0)
@@ -131,20 +144,13 @@ class Delayed:
         self.due = min(self.next_sample, self.waiting[0][0]) if self.waiting else self.next_sample
 
     def memory(self) -> Any:
-        kept = self.part.memory() if self.part is not None else None
-        return list(self.waiting) if kept is None else (list(self.waiting), kept)
+        kept = None if self.part is None else self.part.memory()
+        return list(self.waiting), tuple(self.before), kept
 
     def recall(self, memory: Any, tick: int) -> None:
-        if isinstance(memory, tuple):
-            memory, kept = memory
-            if self.part is not None:
-                self.part.recall(kept)
-        self.waiting = list(memory or ())
+        waiting, before, kept = memory or ((), NOTHING_BEFORE, None)
+        if self.part is not None and kept is not None:
+            self.part.recall(kept)
+        self.waiting, self.before = list(waiting), list(before)
         self.next_sample = self.trigger.next_tick(tick + 1)
         self._set_due()
-
-
-def latency(
-    mean_ms: float, jitter_ms: float, drop_probability: float, physics_hz: float, seed: int, stream: str
-) -> Latency:
-    return Latency(mean_ms, jitter_ms, drop_probability, float(physics_hz), stream_key(seed, stream))

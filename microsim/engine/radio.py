@@ -3,12 +3,7 @@
 The n-th packet of a direction draws the n-th numbers of that direction's stream, so whether it is lost does not depend
 on when others sent theirs.
 
-Packets that may not overtake would wait for slower ones before them if each drew a latency of its own: the mean would
-grow with the rate. So packets in quick succession, a train, share one smooth random function of time. With z_0, z_1 …
-independent and normal, x(t) = z_k cos(s π/2) + z_(k+1) sin(s π/2), where k + s = t / 8σ since the train's first packet,
-is normal with variance 1 at every time, and its slope is normal too. So latency keeps its mean and spread at any rate,
-and falls faster than time passes, which is when a packet would overtake, less often than once in a million. A packet
-that follows the last one after 3 σ or more begins a train: it draws its own latency.
+Where packets may not overtake, latencies come from `jitter`; else each is drawn on its own.
 """
 
 import math
@@ -17,13 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from microsim.engine.exact import log, sincos
-from microsim.engine.noise import normals, stream_key, uniforms
+from microsim.engine.exact import log
+from microsim.engine.jitter import next_deviation
+from microsim.engine.noise import stream_key, uniforms
 
 _LOG_10 = 2.302585092994046
-_QUARTER_TURN = 1.5707963267948966
-_KNOTS_APART = 8.0  # [sigma of the latency] between the independent values of a train
-_TRAIN_GAP = 3.0  # [sigma] between packets of different trains: independent latencies rarely swap them
 
 
 @dataclass(frozen=True)
@@ -78,8 +71,7 @@ class Link:
     last_latency: int = 0
     last_arrival: int = 0
     last_on_air: float = -math.inf  # [ticks] when the last packet that was not lost had been sent
-    train_start: float = 0.0  # [ticks] when the first one of its train had been
-    train_number: int = 0  # the number of that one
+    deviation: float = 0.0  # of the latency of that one from the mean, in standard deviations
     rssi_dbm: float | None = None  # of the last packet; NaN before the first, None when there is no model
 
     def metrics(self, tick_ms: float) -> dict[str, str]:
@@ -158,17 +150,11 @@ class RadioNetwork:
     def _deviation(self, link: Link, number: int, on_air_until: float) -> float:
         """Of a packet's latency from the mean, in standard deviations."""
         sigma = self.settings.latency_ms_jitter * self.hz / 1000.0  # [ticks]
-        if self.settings.reordering or on_air_until - link.last_on_air >= _TRAIN_GAP * sigma:
-            link.train_start, link.train_number = on_air_until, number
+        is_ordered = sigma > 0.0 and not self.settings.reordering
+        elapsed = (on_air_until - link.last_on_air) / sigma if is_ordered else math.inf
+        link.deviation = next_deviation(link.key, number, link.deviation, elapsed)
         link.last_on_air = on_air_until
-        if on_air_until == link.train_start:
-            return normals(link.key, link.train_number, 0)[0]
-        knots = (on_air_until - link.train_start) / (_KNOTS_APART * sigma)
-        knot = math.floor(knots)
-        sine, cosine = sincos((knots - knot) * _QUARTER_TURN)
-        # index 1 is that of losses
-        first, second = (normals(link.key, link.train_number, k + 1 if k else 0)[0] for k in (knot, knot + 1))
-        return first * cosine + second * sine
+        return link.deviation
 
     def _air_time_end(self, sender: str, size: int, tick: int) -> float:
         """When the packet's last bit is sent [ticks]; half duplex means that all share one channel."""

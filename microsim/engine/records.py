@@ -3,12 +3,10 @@
 A record is one dtype. Tables of them are NumPy arrays, and what compiled code is given is an address: `records_at` and
 `record_at` read it there, `records_in` a `SPAN` of them. The same source runs compiled, on a GPU, and as plain Python,
 and a row has the same bytes in all three.
-
-A kernel takes rows of one kind. numba names compiled functions by a number of the record's type that differs from
-process to process, so that a kernel on disk which takes two kinds could be mistaken for its other form.
 """
 
 import ctypes
+import hashlib
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -31,6 +29,16 @@ FLOAT = np.float64
 VEC3 = (np.float64, (3,))
 
 
+def _name_of_form(self: Any) -> tuple[str, tuple[str]]:
+    return "Record", (hashlib.sha256(str(self).encode()).hexdigest()[:16],)
+
+
+# numba names a compiled function by the types that it takes, and a record's type by a number that is counted up in each
+# process (`types.Record.mangling_args`, as of numba 0.68). Forms of one kernel for two kinds of rows, compiled in two
+# processes and kept on disk, could so have each other's names, and one would be called in place of the other.
+types.Record.mangling_args = property(_name_of_form)  # type: ignore[method-assign, assignment]
+
+
 def record(**fields: Any) -> np.dtype[Any]:
     """The dtype of a row of numbers, arrays of numbers and other records; all of them have 8 bytes, or parts that do.
 
@@ -38,6 +46,8 @@ def record(**fields: Any) -> np.dtype[Any]:
     >>> calls = np.zeros(3, CALL)
     >>> calls[1].mount[2] = 0.5
     """
+    taken = [name for name in fields if hasattr(np.record, name)]
+    assert not taken, f"NumPy's rows have {taken} themselves: uncompiled code would read those, not the fields"
     columns = [(name, *(kind if isinstance(kind, tuple) else (kind,))) for name, kind in fields.items()]
     found = np.dtype((np.record, np.dtype(columns, align=True)))
     assert found.itemsize % 8 == 0, found
@@ -47,17 +57,29 @@ def record(**fields: Any) -> np.dtype[Any]:
 SPAN = record(address=ADDRESS, count=INT)  # rows or numbers one after the other
 GRID = record(address=ADDRESS, rows=INT, columns=INT)  # numbers in C order
 RANGE = record(first=INT, end=INT)  # rows of a table
+RATIO = record(whole=INT, rest=INT, parts=INT)  # whole + rest / parts, see `multiples`
 
 
 def address_of(array: Any) -> int:
-    """Of a NumPy array, or of one in a GPU's memory. A caller that puts an address into a row keeps the array alive."""
-    there: Any = getattr(array, "__cuda_array_interface__", None)
-    return int(array.ctypes.data if there is None else there["data"][0])
+    """Of a NumPy array or a row of one, or of an array in a GPU's memory.
+
+    A caller that puts an address into a row keeps the array alive.
+    """
+    there: Any = getattr(array, "__cuda_array_interface__", None) or array.__array_interface__
+    return int(there["data"][0])
 
 
 def span_of(array: Any) -> tuple[int, int]:
     """A `SPAN` of all that an array holds."""
     return address_of(array), array.size
+
+
+def rows_of(dtype: np.dtype[Any], **fields: Any) -> Records:
+    """One row."""
+    rows = np.zeros(1, dtype)
+    for name, value in fields.items():
+        rows[name] = value
+    return rows
 
 
 def grid_of(array: Any) -> tuple[int, int, int]:
@@ -181,5 +203,5 @@ else:
 
 
 records_at, records_in = array_at, array_in
-floats_in, integers_in = array_in(np.float64), array_in(np.int64)
-float_grid_in = grid_in(np.float64)
+floats_in, integers_in, bytes_in = array_in(np.float64), array_in(np.int64), array_in(np.uint8)
+float_grid_in, integer_grid_in = grid_in(np.float64), grid_in(np.int64)

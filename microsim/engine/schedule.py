@@ -1,7 +1,7 @@
 """The tick, on one page.
 
 Everything a world does happens here, in this order, driven by nothing but the tick number and the inputs taken. Ticks
-that need no Python run in one compiled call (`output_table.run_ticks`); the others run here, piece by piece.
+that need no Python run in one compiled call (`compiled_tick.run_ticks`); the others run here, piece by piece.
 """
 
 import math
@@ -11,24 +11,10 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from microsim.engine.calls import Rows
+from microsim.engine.calls import IS_BROKEN, BrokenKernelError, Rows
+from microsim.engine.compiled_tick import Tables, begin_tick, invoke_for, run_ticks, sense, track
+from microsim.engine.contact_rows import SCENERY
 from microsim.engine.faults import Health
-from microsim.engine.output_table import (
-    AT_BYTE,
-    AT_TICK,
-    DONE,
-    DUE,
-    END_CALL,
-    END_TICK,
-    FIRST_CALL,
-    NEEDED,
-    Tables,
-    begin_tick,
-    invoke,
-    run_ticks,
-    sense,
-    track,
-)
 from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Output
 from microsim.engine.radio import RadioNetwork
@@ -100,8 +86,8 @@ class Schedule:
         self._rows = sorted(self.python.values(), key=lambda item: item[0])
         self._outputs = tuple(output for _, output in self._rows)
         self._next_warning_ns: dict[str, int] = {}  # by text
-        self._progress: Rows = np.zeros(5, np.int64)
         self._ends: Rows = np.zeros(CHUNK, np.int64)
+        self._has_checked = self.physics.has_checked or self.tables.has_checked
 
     def step(self, ticks: int, at_once: int = CHUNK) -> Iterator[Any]:
         """From tick k to k + ticks, at most `at_once` in one compiled call; gives transcripts as ticks are closed."""
@@ -111,7 +97,7 @@ class Schedule:
         while self.tick < end:
             self.take()  # a packet sent now may arrive before anything else is due
             free = int(min(self._next_python_tick() - 1, end)) if self.clock.is_simple else self.tick
-            if self.tick < free and not self.tables.manual:
+            if self.tick < free:
                 yield self._run(min(free, self.tick + at_once))
             else:
                 yield self._one_tick()
@@ -123,29 +109,28 @@ class Schedule:
 
     def _run(self, end: int) -> Any:
         """Whole ticks without Python."""
-        tables, out, progress = self.tables, self.transcript, self._progress
-        progress[AT_TICK], progress[END_TICK], progress[AT_BYTE] = self.tick, end, 0
+        tables, out = self.tables, self.transcript
         while True:
-            run_ticks(
-                tables.fleets, self.physics.copies, tables.rows, tables.calls, tables.slots, tables.windows,
-                tables.trackers, tables.clock, progress, out.buffer, self._ends,
-            )  # fmt: skip
-            if progress[DONE]:
+            reached, done, needed = run_ticks(
+                tables.address, self.physics.copies, self.tick, end, out.buffer, self._ends
+            )
+            if done:
                 break
-            out.make_room(int(progress[NEEDED]))  # the buffer is too small for the first tick
-        self.tick = int(progress[AT_TICK])
+            out.make_room(needed)  # the buffer is too small for the first tick
+        self.tick = reached
+        self._raise_broken()
         if tables.has_lates:
             tables.check()
         self._report_contacts()
         if tables.has_dropouts:
             self.health.dropped.update_to(tables.dropped())
-        return out.close_ticks(self._ends[: progress[DONE]])
+        return out.close_ticks(self._ends[:done])
 
     def _one_tick(self) -> Any:
         """From tick k to k + 1."""
-        tables, copies = self.tables, self.physics.copies
-        begin_tick(tables.fleets, copies, tables.calls, tables.windows, tables.trackers, self.tick)
+        begin_tick(self.tables.address, self.physics.copies, self.tick)
         self.tick += 1
+        self._raise_broken()
         self._report_contacts()
         self.send()
         return self.transcript.close_tick()
@@ -155,15 +140,27 @@ class Schedule:
         self.take()
         self.physics.move(self.tick, ticks)
         self.tick += ticks
+        self._raise_broken()
         self.has_skipped = True
         self._report_contacts()
+
+    def _raise_broken(self) -> None:
+        """Raise an error if the kernel of a plug-in raised one: nothing after it may be seen or sent."""
+        if not self._has_checked:
+            return
+        try:
+            self.physics.raise_broken()
+            self.tables.raise_broken()
+        except BrokenKernelError as error:
+            self.tick = self.tick if error.tick is None else error.tick
+            raise
 
     def _report_contacts(self) -> None:
         """Warn of contacts that began; of the same two at most once a second."""
         if not self.physics.contacts.has_news:
             return
         for tick, robot, thing in self.physics.contacts.take_news():
-            text = f"{robot} touches {thing if thing in self.physics.home else f'the {thing}'}"
+            text = f"{robot} touches {f'the {thing}' if thing in SCENERY else thing}"
             time_ns = self.clock.time_ns(tick)
             if time_ns >= self._next_warning_ns.get(text, 0):
                 self._next_warning_ns[text] = time_ns + NS_PER_S
@@ -190,9 +187,8 @@ class Schedule:
 
     def start(self) -> Any:
         """Tick 0: what is there before the first step."""
-        tables = self.tables
         self.physics.look()
-        track(tables.calls, tables.windows, tables.trackers, self.tick)
+        track(self.tables.address, self.tick)
         self.send()
         return self.transcript.close_tick()
 
@@ -207,12 +203,7 @@ class Schedule:
                 done = row + 1
                 output.fire(tick, stamp_ns)
         self._sense(done, len(self.tables.rows), tick, stamp_ns)
-        for row in self.tables.manual:
-            if self.tables.rows[row, DUE] > tick:
-                output_of = self.tables.outputs[row]
-                assert output_of is not None
-                assert output_of.trigger is not None
-                self.tables.rows[row, DUE] = output_of.trigger.next_tick(tick + 1)
+        self._raise_broken()
         if self.radio is not None:
             for robot, payload in self.radio.deliver(tick):
                 self.receive[robot](stamp_ns, payload)
@@ -220,10 +211,7 @@ class Schedule:
     def _sense(self, first: int, end: int, tick: int, stamp_ns: int) -> None:
         tables, out = self.tables, self.transcript
         out.make_room(tables.room_at(tick))
-        out.position = sense(
-            tables.rows, tables.calls, tables.slots, tables.windows, (first, end), tick, stamp_ns,
-            out.address, out.position,
-        )  # fmt: skip
+        out.position = sense(tables.address, first, end, tick, stamp_ns, out.address, out.position)
         if tables.has_lates:
             tables.check()
         if tables.has_dropouts:
@@ -235,8 +223,8 @@ class Schedule:
         self.physics.look()
         for row, output in enumerate(tables.outputs):
             if output is not None and output.name == name:
-                for call in range(*tables.rows[row, FIRST_CALL : END_CALL + 1].tolist()):
-                    invoke(tables.calls, tables.windows, call, self.tick)
+                invoke_for(tables.address, row, self.tick)
+        self._raise_broken()
 
     def memory(self) -> Any:
         self.tables.make_late()
@@ -261,6 +249,7 @@ class Schedule:
         for name, (_, output) in self.python.items():
             output.recall(outputs.get(name), self.tick)
         self.tables.resume(self.tick)
+        self.tables.calls["is_broken"] = self.physics.rows[:, IS_BROKEN] = 0
         self.tables.set_dropped(self.health.dropped)
         self.has_skipped = False
         self._next_warning_ns.clear()

@@ -5,6 +5,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from microsim.engine.multiples import step_of
+
 NS_PER_S = 1_000_000_000
 
 
@@ -22,17 +24,12 @@ class Clock:
         self._numerator = 2 * NS_PER_S * self.rate.denominator
         self._denominator = 2 * self.rate.numerator
         self._half = self.rate.numerator
-        self._is_simple = self.rate.numerator * self.rate.denominator < 2**31 and self.rate.denominator < 2**20
-
-    @property
-    def fraction(self) -> tuple[int, int]:
-        """Ticks per second: numerator and denominator."""
-        return self.rate.numerator, self.rate.denominator
+        self.step_ns = step_of(NS_PER_S / self.rate)  # of a tick
 
     @property
     def is_simple(self) -> bool:
-        """Whether `output_table.time_ns` can compute it in 64 bits."""
-        return self._is_simple
+        """Whether times are the multiples of `step_ns`, as compiled code has them."""
+        return True
 
     def time_ns(self, tick: int) -> int:
         """Nearest nanosecond to the tick's time."""
@@ -62,6 +59,7 @@ class Trigger:
         if period < 1:
             raise ValueError(f"a rate of {rate_hz} Hz is above physics_hz = {physics_hz}")
         self._p, self._q = period.numerator, period.denominator
+        self.step = step_of(period)  # in ticks, for compiled code
 
     @property
     def period(self) -> tuple[int, int]:

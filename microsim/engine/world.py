@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 STEP_M = 0.2  # what is lower is driven over
 HEADROOM_M = 2.0  # what is higher is driven under
+TOUCHING = 1e-6  # [cells] by which an obstacle may reach into a cell that it only touches
 
 GROUND, OBSTACLE, HAZARD, TARGET, WATER = range(5)
 CLASS_NAMES = ("ground", "obstacle", "hazard", "target", "water")
@@ -147,7 +148,7 @@ def lacks_ground(elevation: Array) -> Grid:
 def mark_occupied(
     occupied: Grid, cell: float, obstacles: Iterable[Shape], west: float = 0.0, south: float = 0.0
 ) -> None:
-    """Set every cell that an upright box or cylinder overlaps (touching is not overlapping)."""
+    """Set every cell that an upright box or cylinder overlaps (touching is not overlapping, see TOUCHING)."""
     for shape in obstacles:
         is_disc, half_x, half_y = footprint(shape)
         mark_footprint(occupied, cell, shape.center[0] - west, shape.center[1] - south, half_x, half_y, is_disc)
@@ -161,17 +162,35 @@ def footprint(shape: Shape) -> tuple[bool, float, float]:
 
 
 @kernel
+def inner_half(half: float, cell: float) -> float:
+    """Half an extent without the millionth of a cell that counts as touching.
+
+    Without it rounding would decide: 20.5 + 0.3 is more than 208 cells of 0.1, and 20.5 - 0.3 less than 202.
+    """
+    return max(half - TOUCHING * cell, 0.5 * half)
+
+
+@kernel
 def mark_footprint(
     occupied: Grid, cell: float, x: float, y: float, half_x: float, half_y: float, is_disc: bool
 ) -> None:
-    """Set the cells that a box or a disc about (x, y) from the grid's corner overlaps."""
+    """Set the cells that a box or a disc about (x, y) from the grid's corner overlaps by more than TOUCHING."""
     rows, columns = occupied.shape
-    for j in range(max(math.floor((y - half_y) / cell), 0), min(math.ceil((y + half_y) / cell), rows)):
-        near_y = min(max(y, j * cell), j * cell + cell) - y
-        for i in range(max(math.floor((x - half_x) / cell), 0), min(math.ceil((x + half_x) / cell), columns)):
-            near_x = min(max(x, i * cell), i * cell + cell) - x
-            if not is_disc or near_x * near_x + near_y * near_y < half_x * half_x:
+    reach_x, reach_y = inner_half(half_x, cell), inner_half(half_y, cell)
+    for j in range(max(math.floor((y - reach_y) / cell), 0), min(math.ceil((y + reach_y) / cell), rows)):
+        for i in range(max(math.floor((x - reach_x) / cell), 0), min(math.ceil((x + reach_x) / cell), columns)):
+            if overlaps_cell(i, j, cell, x, y, half_x, half_y, is_disc):
                 occupied[j, i] = 1
+
+
+@kernel
+def overlaps_cell(i: int, j: int, cell: float, x: float, y: float, half_x: float, half_y: float, is_disc: bool) -> bool:
+    """Whether `mark_footprint` sets cell (i, j)."""
+    reach_x, reach_y = inner_half(half_x, cell), inner_half(half_y, cell)
+    near_x, near_y = abs(min(max(x, i * cell), i * cell + cell) - x), abs(min(max(y, j * cell), j * cell + cell) - y)
+    if is_disc:
+        return near_x * near_x + near_y * near_y < reach_x * reach_x
+    return near_x < reach_x and near_y < reach_y
 
 
 @kernel

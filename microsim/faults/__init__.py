@@ -12,15 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from microsim.errors import unknown
 from microsim.registry import Registry
-from microsim.sensors.sensor import Sensor
+from microsim.sensors.sensor import Sensor, is_function
 
 RADIO = "radio"  # target of a blackout
 NODE = "node"  # target of a pause and of a kill: what `microsim run --with` started
 
 Part = Literal["sensor", "radio", "messages", "node"]
+Effect = Literal[
+    "silence", "shift", "fail", "blackout", "alter", "delay", "lose", "duplicate", "reorder", "pause", "kill"
+]
 _OTHERS: dict[str, Part] = {
     "blackout": "radio",
     **dict.fromkeys(("delay", "lose", "duplicate", "reorder"), "messages"),
@@ -32,15 +36,21 @@ _OTHERS: dict[str, Part] = {
 class FaultKind:
     name: str  # what a scenario writes as `kind:`
     about: str
-    effect: Literal[
-        "silence", "shift", "fail", "blackout", "alter", "delay", "lose", "duplicate", "reorder", "pause", "kill"
-    ]
+    effect: Effect
     applies: Callable[[Sensor], bool] | None = None  # default: sensors that list it in `faults`
     takes_offset: bool = False  # it needs `offset_m`
     takes_delay: bool = False  # it needs `delay_s`
     example: str = ""  # as text, for messages
     alter: Any = None  # the kernel of the effect `alter`
     position: int = 1000  # in lists
+
+    def __post_init__(self) -> None:
+        if self.effect == "alter" and not is_function(self.alter):
+            raise TypeError(f"{self.name}: alter: expected a kernel, found {self.alter!r}")
+        effects: tuple[str, ...] = get_args(Effect)
+        if self.effect not in effects:
+            problem = unknown("there is no effect", repr(self.effect), self.effect, effects)
+            raise ValueError(f"{self.name}: {problem}")
 
     @property
     def of(self) -> Part:

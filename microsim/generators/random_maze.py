@@ -34,7 +34,7 @@ class MazeOptions(Model):
         True, strict=True, description="Open the wall at the south-west and the north-east chamber."
     )
     class_id: ClassId = Field(1, alias="class", description="Class of the walls: 0..4 or its name.")
-    seed: Seed | None = Field(None, description="Seed of the maze; null: the seed of the scenario.")
+    seed: Seed | None = Field(None, description="Seed of the maze; null: that of the run.")
 
     @model_validator(mode="after")
     def _has_room(self) -> Self:

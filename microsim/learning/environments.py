@@ -251,10 +251,10 @@ class TaskVectorEnv(VectorEnv[Any, Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         """`options={"reset_mask": (num_envs,) of bool}` begins an episode in these worlds only, as in Gymnasium."""
         check_open(self.closed)
-        first = checked_seed(seed) if isinstance(seed, (int, np.integer)) else None
+        given = self._checked_seeds(seed)
         worlds = self._masked((options or {}).get("reset_mask"))
-        super().reset(seed=first)
-        self.task.reset(worlds, self._seeds_for(worlds, seed))
+        super().reset(seed=given if isinstance(given, int) else None)
+        self.task.reset(worlds, self._seeds_for(worlds, given))
         self._has_seed = True
         self._steps[worlds] = 0
         self._over[worlds] = False
@@ -281,21 +281,28 @@ class TaskVectorEnv(VectorEnv[Any, Any, Any]):
         worlds: Integers = found.nonzero()[0]
         return worlds
 
+    def _checked_seeds(self, seed: Any) -> int | list[int | None] | None:
+        """A seed, or one for each world, before anything is reset."""
+        each_has_one = isinstance(seed, (list, tuple)) or (isinstance(seed, np.ndarray) and seed.ndim > 0)
+        if seed is None or not each_has_one:
+            return None if seed is None else checked_seed(seed)
+        if len(seed) != self.num_envs:
+            raise UsageError(f"expected a seed for each of {self.num_envs} worlds, found {len(seed)}")
+        return [None if each is None else checked_seed(each) for each in seed]
+
     def _seeds_for(self, worlds: Integers, seed: int | list[int | None] | None) -> Integers:
         """The seeds that a reset gives these worlds; without one, the next of each world, on the batch's device."""
         batch = self.task.batch
-        if isinstance(seed, (int, np.integer)):
-            seeds: Integers = batch.loops.array(int(seed) + np.arange(self.num_envs, dtype=np.int64))
+        if isinstance(seed, int):
+            seeds: Integers = batch.loops.array(seed + np.arange(self.num_envs, dtype=np.int64))
         elif self._has_seed:
             seeds = batch.stream_keys(NEXT_EPISODE)
         else:
             seeds = batch.loops.array(self.np_random.integers(0, 2**63 - 1, self.num_envs, np.int64))
-        if seed is not None and not isinstance(seed, (int, np.integer)):
-            if len(seed) != self.num_envs:
-                raise UsageError(f"expected a seed for each of {self.num_envs} worlds, found {len(seed)}")
+        if isinstance(seed, list):
             named = batch.loops.host(seeds)
             for world, each in enumerate(seed):
-                named[world] = named[world] if each is None else checked_seed(each)
+                named[world] = named[world] if each is None else each
             seeds = batch.loops.array(named)
         return seeds[worlds]
 

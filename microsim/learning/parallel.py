@@ -14,6 +14,7 @@ from microsim.errors import UsageError
 from microsim.learning.environments import check_open, info_of, next_seeds
 from microsim.learning.rendering import RENDER_MODES, RenderWindow
 from microsim.learning.task import TASKS, Task, find_task
+from microsim.scenario.scene import checked_seed
 
 
 def agent_columns(task: Task) -> dict[str, tuple[slice, slice]]:
@@ -79,7 +80,7 @@ class TaskParallelEnv(ParallelEnv):  # type: ignore[misc]
         fresh = np.random.default_rng().integers(0, 2**63 - 1, 1, np.int64)
         seeds = next_seeds(self.task.batch.seeds) if self._has_seed else fresh
         if seed is not None:
-            seeds = np.array([seed], np.int64)
+            seeds = np.array([checked_seed(seed)], np.int64)
         self._has_seed = True
         self.agents = list(self.possible_agents)
         self._cycles = 0

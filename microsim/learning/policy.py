@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import math
+import tokenize
+import warnings
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -31,11 +33,11 @@ Layers: TypeAlias = tuple[tuple[Float32s, Float32s], ...]
 
 SHIPPED = Path(__file__).parent / "policies"
 _LARGEST_BYTES = 64 * 2**20  # of all parts of a file, unpacked
-_KINDS = {"options": dict, "image": list}  # of the description
+_KINDS = {"options": dict, "image": list, "actions": list}  # of the description
 _FORMAT = 1
 _DAMAGED = (  # what damaged or odd archives raise; RuntimeError: encrypted, of another version, nested too deeply
     *(OSError, ValueError, KeyError, EOFError, MemoryError, RuntimeError),
-    *(zipfile.BadZipFile, zlib.error),
+    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
 )
 STRIDE = 2  # of every convolution
 
@@ -303,7 +305,8 @@ def load_policy(policy: str | Path | Policy) -> Policy:
         with zipfile.ZipFile(file) as parts:
             if sum(part.file_size for part in parts.infolist()) > _LARGEST_BYTES:
                 raise UsageError(f"{file}: expected a policy of at most {_LARGEST_BYTES >> 20} MiB")
-        with np.load(file, allow_pickle=False) as stored:
+        with warnings.catch_warnings(), np.load(file, allow_pickle=False) as stored:
+            warnings.simplefilter("ignore")  # what is broken is refused, not warned of
             return _read(stored, file)
     except FileNotFoundError:
         raise UsageError(f"{file}: no such file; shipped policies: {', '.join(shipped_policies())}") from None
@@ -331,6 +334,23 @@ def _read(stored: Any, file: Path) -> Policy:
         if part.dtype != np.float32 or not np.isfinite(part).all():
             raise UsageError(f"{file}: expected finite weights of type float32")
     try:
-        return Policy(layers, {key: value for key, value in about.items() if key != "format"})
+        policy = Policy(layers, {key: value for key, value in about.items() if key != "format"})
+        _check_ends(policy)
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from None
+    return policy
+
+
+def _check_ends(policy: Policy) -> None:
+    """The first layer takes what the description names, and the last one gives it; of several agents alike, a share."""
+    seen, done = policy.about.get("observations"), policy.about.get("actions")
+    taken, given = policy.shape.inputs, int(policy.shape.sizes[-1])
+    shares = 1
+    if seen is not None:
+        numbers = sum(": " not in name for name in seen)
+        named = numbers + math.prod(policy.about.get("image", (0,)))
+        shares = named // taken if numbers == len(seen) else 1
+        if taken * shares != named:
+            raise UsageError(f"its first layer takes {taken} numbers, its description names {named}")
+    if done is not None and given * shares != len(done):
+        raise UsageError(f"its last layer gives {given} numbers, its description names {len(done) // shares} actions")

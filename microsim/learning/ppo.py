@@ -234,8 +234,6 @@ class Trainer:
         torch.set_num_threads(threads)
         self.worlds = Worlds(self.kind, chosen.worlds, threads, device, seed + 1, options)
         here = self.worlds.device
-        if here.type == "cpu" and device != "cpu":
-            raise UsageError(f"--device {device}: the batch cannot run there; the warning above has the reason")
         self.dice = torch.Generator(here)
         self.dice.manual_seed(seed)
         inputs = input_of(self.worlds.task).shape[1] // self.worlds.agents

@@ -22,7 +22,7 @@ from microsim.engine.random_layout import numbers_between
 from microsim.errors import UsageError, unknown
 from microsim.learning import body_axes
 from microsim.learning.observations import Layout, Part
-from microsim.registry import Registry
+from microsim.registry import Registry, is_subclass
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Float32s: TypeAlias = npt.NDArray[np.float32]
@@ -262,7 +262,7 @@ TASKS: Registry[type[Task]] = Registry(
     "microsim.learning.tasks",
     "microsim.tasks",
     "a subclass of Task",
-    lambda part: isinstance(part, type) and issubclass(part, Task),
+    lambda part: is_subclass(part, Task),
 )
 
 

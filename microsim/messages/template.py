@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from rosbags.interfaces import Nodetype
 
-from microsim.errors import PluginError
+from microsim.errors import unknown
 from microsim.messages.types import ENCAPSULATION, encode, fields_of
 
 _FORMATS = {
@@ -101,18 +101,34 @@ class Prepared:
 
     def __init__(self, type_name: str, message: Any, stamps: list[int] | None = None) -> None:
         """message: an object, or bytes with the offsets of its stamps."""
-        self.bytes = _aligned(encode(type_name, message) if stamps is None else message)
         self._places = layout(type_name, message) if stamps is None else {}
+        self.bytes = _aligned(encode(type_name, message) if stamps is None else message)
         self._stamps = stamps
 
-    def place(self, path: str) -> tuple[int, int]:
-        """Offset [byte] and size [byte] of a number, or of the first of an array's; `path[k]` is its k-th."""
-        array, _, index = (path, "", 0) if path in self._places else path.rstrip("]").rpartition("[")
-        found = self._places[array]
+    def place(self, path: str, count: int = 1) -> tuple[int, int]:
+        """Offset [byte] and size [byte] of so many numbers side by side, from one on; `path[k]` is an array's k-th."""
+        is_element = path not in self._places and path.endswith("]")
+        array, _, index = path[:-1].rpartition("[") if is_element else (path, "", "0")
+        found = self._places.get(array)
+        if found is None or not index.isdecimal():
+            raise ValueError(unknown("the message has no number", repr(path), path, self._places))
         if found.code not in _WRITABLE:
-            raise PluginError(f"{path}: a reading can fill float64, float32 and uint8, nothing else")
+            raise ValueError(f"{path}: a reading can fill float64, float32 and uint8, nothing else")
         size = _WRITABLE[found.code]
-        return found.offset + size * int(index), size
+        offset = found.offset + size * int(index)
+        room = self._room(offset, found.code)
+        if room < count:
+            raise ValueError(f"{path}: the reading has {count} numbers, the message has room for {room} side by side")
+        return offset, size
+
+    def _room(self, offset: int, code: str) -> int:
+        """How many numbers of a kind are side by side from there on."""
+        size, end = struct.calcsize(code), offset
+        for place in self._places.values():
+            last = place.offset + size * place.count
+            if place.code == code and place.offset <= end < last:
+                end = last
+        return (end - offset) // size
 
     def without_last_array(self) -> tuple[npt.NDArray[np.uint8], int]:
         """The bytes before and after its last numbers, side by side, and how many come after: CDR is padded."""

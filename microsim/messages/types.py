@@ -17,6 +17,8 @@ from rosbags.typesys import store as _rosbags_store
 from rosbags.typesys.store import Typestore
 from rosbags.typesys.stores import ros2_jazzy
 
+from microsim.errors import did_you_mean
+
 Kind: TypeAlias = tuple[Nodetype, Any]  # a field's type, as rosbags describes it
 Definition: TypeAlias = tuple[list[tuple[str, str, Any]], list[tuple[str, Kind]]]  # constants, fields
 
@@ -91,8 +93,18 @@ def is_known(type_name: str) -> bool:
     return type_name in store_with(type_name).fielddefs
 
 
+class UnknownTypeError(KeyError):
+    """There is no message type of that name."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 def fields_of(type_name: str) -> list[tuple[str, Any]]:
-    return list(store_with(type_name).fielddefs[type_name][1])
+    if not is_known(type_name):
+        near = did_you_mean(type_name, store_with(type_name).fielddefs)
+        raise UnknownTypeError(f"there is no message type {type_name!r}{near}")
+    return list(store().fielddefs[type_name][1])
 
 
 def constants_of(type_name: str) -> dict[str, Any]:

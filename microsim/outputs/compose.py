@@ -28,7 +28,9 @@ from microsim.outputs import own_topics
 from microsim.outputs.freed_memory import keep_freed_memory
 from microsim.outputs.run_outputs import Run
 from microsim.outputs.sensor_outputs import add_sensors, windows_of
-from microsim.scenario.live_changes import instances_of
+from microsim.plugin_errors import plugin_errors
+from microsim.robots.robot import Robot
+from microsim.scenario.live_changes import instances_of, obstacle_names
 from microsim.scenario.models import Scenario
 from microsim.scenario.scene import radio_settings
 from microsim.version import __version__
@@ -47,9 +49,17 @@ def compose(
     """scenario: with everything that it leaves to the seed decided; affected: messages with faults so far, by topic."""
     keep_freed_memory()
     plane = tangent_plane(*scenario.map.origin_wgs84)
-    bodies = {name: Body(*robot.body()) for name, robot in scenario.robots.items()}
+    bodies = {name: _body_of(name, robot) for name, robot in scenario.robots.items()}
     fleets = fleets_of(scenario, seed, world, clock)
-    physics = Physics(world, clock.dt, fleets, plane, bodies, stops_all=scenario.collisions == "stop")
+    physics = Physics(
+        world,
+        clock.dt,
+        fleets,
+        plane,
+        bodies,
+        stops_all=scenario.collisions == "stop",
+        obstacles=obstacle_names(scenario),
+    )
     run = Run(scenario, seed, world, clock, physics, outbox, shared, health, affected)
     topics = own_topics.own_topics()
     own_topics.add_clock(run, topics["clock"])
@@ -112,12 +122,19 @@ def _fleet(scenario: Scenario, seed: int, world: World, clock: Clock, model: Rob
         robot = scenario.robots[name]
         pose = robot.start.map_pose
         put(model, states[:, column], world, pose.x, pose.y, pose.z or 0.0, pose.yaw)
-        parameters.append(model.parameters(robot, air, clock.dt))
+        with plugin_errors(f"robot {name}", type(robot)):
+            parameters.append([float(each) for each in model.parameters(robot, air, clock.dt)])
     keys = [stream_key(seed, f"{name}/air/gust") for name in names]
-    columns = np.array(list(zip_longest(*parameters, fillvalue=0.0)))  # paths of actors differ in length
+    columns = np.array(list(zip_longest(*parameters, fillvalue=0.0)), np.float64)  # paths of actors differ in length
     fleet = make_fleet(model, names, states, columns, keys)
-    settle_on_ground(fleet, world)
+    with plugin_errors(f"robot model {model.name}", type(scenario.robots[names[0]])):
+        settle_on_ground(fleet, world)
     return fleet
+
+
+def _body_of(name: str, robot: Robot) -> Body:
+    with plugin_errors(f"robot {name}", type(robot)):
+        return Body(*robot.body())
 
 
 def _info(run: Run) -> Mapping[str, Any]:

@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from microsim.engine.calls import sample_address
+from microsim.engine.compiled_tick import Call, Slot
 from microsim.engine.components import CONTACTS, TOUCHING
 from microsim.engine.drivable import OFFROAD, DrivableArea
 from microsim.engine.faults import RADIO, Health, of_target
 from microsim.engine.frames import exact_pose, identity
-from microsim.engine.output_table import Call, Slot
 from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Periodic
 from microsim.engine.timekeeper import Trigger
@@ -53,7 +53,7 @@ def add_frames(run: Run, tf: Topic, static: Topic) -> None:
     slots = []
     for index, (_, _, call) in enumerate(sent):
         if call is not None:
-            offset, size = message.place(f"transforms[{index}].transform.translation.x")
+            offset, size = message.place(f"transforms[{index}].transform.translation.x", 7)
             slots.append(Slot(offset, size, call.reading, 0, 7))
     run.compiled(tf, run.scenario.frames.tf_hz, message, calls, slots)
     if run.scenario.frames.publish_static_tf:

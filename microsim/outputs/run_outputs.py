@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from microsim.engine.bodies import Body, body_row
-from microsim.engine.calls import address_of
+from microsim.engine.compiled_tick import Call, CompiledOutput, Slot, Tables
 from microsim.engine.components import FixedMount
 from microsim.engine.faults import Health
 from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS
 from microsim.engine.noise import stream_key
-from microsim.engine.output_table import Call, CompiledOutput, Slot, Tables
 from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Output
+from microsim.engine.records import address_of
 from microsim.engine.timekeeper import Clock, Trigger
 from microsim.engine.world import World
 from microsim.messages import Prepared

@@ -14,19 +14,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine.calls import address_of, sample_address
+from microsim.engine.calls import sample_address
+from microsim.engine.compiled_tick import Call, CompiledOutput, Slot, Window
 from microsim.engine.components import FixedMount
 from microsim.engine.faults import Health, TimedFault, of_target
 from microsim.engine.geometry import Array, matrix_from_rpy, rpy_from_matrix
 from microsim.engine.late_readings import MOST_WAITING, LateReadings, most_waiting
 from microsim.engine.noise import stream_key
-from microsim.engine.output_table import Call, CompiledOutput, Slot, Window, is_computable
 from microsim.engine.pipeline import Delayed, Latency
+from microsim.engine.records import address_of
 from microsim.errors import PluginError
 from microsim.faults import FAULTS
 from microsim.messages import Prepared, encoders, is_known
 from microsim.messages.outbox import name_in_transcript
 from microsim.outputs.run_outputs import Run, bodies_of, parts_of_others
+from microsim.plugin_errors import plugin_error, plugin_errors
 from microsim.scenario.bundles import bundle_of, own_splats
 from microsim.scenario.live_changes import instances_of
 from microsim.sensors.plugin import PluginOutput, as_plugin_error
@@ -88,12 +90,13 @@ def add_sensors(run: Run) -> None:
         run.scenario.all_sensors, key=lambda item: getattr(item[2], "is_splat", False)
     ):
         context = run.contexts[f"{robot}/{name}"] = context_of(run, robot, name, block, sensor)
-        if sensor.is_simple:
-            _add_plugin(run, context, sensor)
-        elif sensor.instrument is not None:
-            _add_instrument(run, context, sensor)
-        else:
-            _add_kernel(run, context, sensor)
+        with plugin_errors(f"sensor {robot}/{name}", sensor):
+            if sensor.is_simple:
+                _add_plugin(run, context, sensor)
+            elif sensor.instrument is not None:
+                _add_instrument(run, context, sensor)
+            else:
+                _add_kernel(run, context, sensor)
 
 
 def windows_of(faults: Iterable[TimedFault], effect: str, folders: Iterable[str]) -> list[Window]:
@@ -126,7 +129,7 @@ def _filled(context: SensorContext, sensor: Sensor, form: MessageForm, call: Cal
     ready = Prepared(form.type, form.prototype(context))
     slots = [Slot(offset) for offset in ready.stamps()]
     for path, (first, count) in sensor.places(form, context).items():
-        offset, size = ready.place(path)
+        offset, size = ready.place(path, count)
         slots.append(Slot(offset, size, call.reading, first, count))
     return sensor.topic(form, context.robot, context.sensor), ready, joined(slots)
 
@@ -157,7 +160,10 @@ def _altering(run: Run, call: Call, faults: Iterable[TimedFault]) -> list[Call]:
         if kind is not None and kind.effect == "alter":
             settings = np.array([fault.first_tick, fault.end_tick, *fault.offset], np.float64)
             run.memories[f"{fault.target}:{kind.name}:{fault.first_tick}"] = memory = np.zeros(call.reading.size)
-            calls.append(replace(call, function=sample_address(kind.alter), settings=settings, memory=memory))
+            owner = f"the fault {kind.name} of {call.owner}"
+            with plugin_errors(owner, kind):
+                altering = replace(call, function=sample_address(kind.alter), settings=settings)
+            calls.append(replace(altering, memory=memory, owner=owner))
     return calls
 
 
@@ -175,13 +181,14 @@ def sensor_call(run: Run, context: SensorContext, sensor: Sensor) -> Call:
     numbers = context if owner is None or not sensor.shares_memory else owner[1]
     call = Call(
         sample_address(kernel),
-        np.array([*sensor.numbers(numbers), 0.0], np.float64),
+        np.array([*sensor.numbers(numbers)], np.float64),
         run.seen(context.robot),
-        np.zeros(max(sensor.reading_size(context), 1)),
+        np.zeros(sensor.reading_size(context)),
         context.key,
         mount=np.array(context.mount.xyz, np.float64),
         memory=memory,
-        table=np.zeros(1) if sensor.table is None else np.ascontiguousarray(sensor.table(context), np.float64),
+        table=np.zeros(0) if sensor.table is None else np.ascontiguousarray(sensor.table(context), np.float64),
+        owner=f"sensor {target}",
     )
     if sensor.reads_state:
         fleet, column = run.physics.home[context.robot]
@@ -200,6 +207,7 @@ def sensor_call(run: Run, context: SensorContext, sensor: Sensor) -> Call:
                 key,
                 mount=call.mount,
                 memory=memory,
+                owner=call.owner,
             )
         )
     return call
@@ -208,7 +216,7 @@ def sensor_call(run: Run, context: SensorContext, sensor: Sensor) -> Call:
 def _memory(run: Run, context: SensorContext, sensor: Sensor, target: str) -> Array:
     if sensor.shares_memory and context.robot in run.poses:
         return run.poses[context.robot][2]
-    memory = np.zeros(max(len(sensor.memory), 1))
+    memory = np.zeros(len(sensor.memory))
     if sensor.begin is not None:
         memory[:] = sensor.begin(run.physics.motions[context.robot], context.settings)
     if sensor.memory:
@@ -249,7 +257,8 @@ class GuardedInstrument:
             found = self.instrument.read(self._view(tick))
         except Exception as error:  # of any kind: a sensor that fails must not end the run
             if not self.may_break:
-                raise
+                with as_plugin_error(self.context, self.sensor):
+                    raise
             return self._instead(f"failed ({type(error).__name__}: {error})")
         if self._fails or self.may_break:
             self.health.note(self.target, "")
@@ -311,7 +320,7 @@ def _compiled_reading(
     """Of an instrument that needs no Python; None: it does."""
     target, trigger = f"{context.robot}/{context.sensor}", run.trigger(context.settings.hz)
     fails = windows_of(of_target(run.health.faults, target), "fail", run.scenario.plugins)
-    can_be_timed = run.clock.is_simple and is_computable(trigger) and most_waiting(latency, trigger) <= MOST_WAITING
+    can_be_timed = run.clock.is_simple and most_waiting(latency, trigger) <= MOST_WAITING
     if fails or not can_be_timed or any(form.prototype is None for form in forms):
         return None
     reading: CompiledReading | None = getattr(instrument, "compiled", lambda: None)()
@@ -356,12 +365,13 @@ def _add_plugin(run: Run, context: SensorContext, sensor: Sensor) -> None:
     """A sensor of the simple form."""
     form, assert_known = default_form(sensor), is_known(sensor.message_type)
     if not assert_known:
-        raise PluginError(f"sensor {context.robot}/{context.sensor}: there is no message type {sensor.message_type!r}")
+        problem = f"there is no message type {sensor.message_type!r}"
+        raise plugin_error(problem, f"sensor {context.robot}/{context.sensor}", sensor)
     topic = sensor.topic(form, context.robot, context.sensor)
     encode, publish = encoders.from_fields(form.type, context.frame), run.sender(topic, form.type, form.qos)
     run.rates[topic] = context.settings.hz
     assert sensor.create is not None
-    with as_plugin_error(context):
+    with as_plugin_error(context, sensor):
         created = sensor.create(context)
     target, health = f"{context.robot}/{context.sensor}", run.health
     silent = windows_of(of_target(health.faults, target), "silence", run.scenario.plugins)
@@ -376,4 +386,4 @@ def _add_plugin(run: Run, context: SensorContext, sensor: Sensor) -> None:
         publish(stamp, encode(stamp, fields))
 
     trigger = run.trigger(context.settings.hz)
-    run.add(sensor.position, topic, PluginOutput(context, created, trigger, run.clock.dt, send, is_silent))
+    run.add(sensor.position, topic, PluginOutput(context, sensor, created, trigger, run.clock.dt, send, is_silent))

@@ -242,7 +242,7 @@ def _scenario(bag: Bag, folder: Path) -> Scenario | None:
         for robot in data["robots"].values():
             robot.pop("sensors", None)
         kept = {key: value for key, value in data.items() if key not in ("faults", "randomize")}
-        return unpacked(json.dumps(kept), folder, bag.facts.files, ())
+        return unpacked(json.dumps(kept), folder, bag.facts.files, (), starts=())
     return None
 
 

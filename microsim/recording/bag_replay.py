@@ -282,10 +282,7 @@ class Seeker:
         place = bisect_right(self._at, tick) - 1
         if place < 0 or (self._at[place] <= self._sim.tick <= tick):
             return
-        snapshot = self._kept[self._at[place]]
-        if snapshot.scenario != self._sim.scenario:
-            self._sim.follow(snapshot.scenario)
-        self._sim.restore(snapshot)
+        self._sim.restore(self._kept[self._at[place]])
         self._next = bisect_left(self._ticks, self._at[place])  # a snapshot is made before the inputs of its tick
         self()
 

@@ -6,10 +6,11 @@ import hashlib
 import json
 import shlex
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from microsim.documents.yaml_text import read_yaml
@@ -18,16 +19,20 @@ from microsim.engine.geometry import yaw_of_quaternion
 from microsim.engine.schedule import Command, Input, Teleport, Transmission
 from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import MicroSimError, ScenarioError, os_errors
+from microsim.faults import FAULTS
 from microsim.messages import Template, WireError, decode_checked, encode, encoders, new
 from microsim.messages.inputs import INPUTS, stamp_of
 from microsim.messages.inputs.drive_commands import ACKERMANN_FIELDS
 from microsim.messages.inputs.set_pose import take_pose
 from microsim.messages.topics import TOPICS
 from microsim.messages.types import ENCAPSULATION
+from microsim.paths import located
+from microsim.plugin_code import NO_CODE, code_hash, entry_file
 from microsim.recording.bag_model import BagError
+from microsim.registry import declared_in, origin_of
 from microsim.robots.robot import ROBOTS
 from microsim.scenario import Scenario, load_scenario
-from microsim.scenario.files import located
+from microsim.scenario.loading import at_seed
 from microsim.sensors import SENSORS
 from microsim.simulation import Reconfiguration, Simulation
 
@@ -46,6 +51,29 @@ def packed(scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
     return data, files
 
 
+def made_by_generators(scenario: Scenario) -> list[Any]:
+    """What they make of the scenario's own seed: of the code of a generator, all that matters. Nothing without any."""
+    written = at_seed(scenario, scenario.seed)
+    if written.layout is None:
+        return []
+    data = written.written_out().to_dict()
+    return [data[key] for key in written.layout.written]
+
+
+def packed_as_run(scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """As `packed`, in the world of the run, which needs no generator's code."""
+    data, files = packed(scenario.written_out())
+    return {**data, "seed": scenario.world_seed}, files
+
+
+def places_of_files(scenario: Scenario) -> dict[str, str]:
+    """Where the files of a scenario are, by the names that `packed` gives them."""
+    blocks = [
+        [block["file"] for _, block in _blocks_with_files(data)] for data in (packed(scenario)[0], scenario.to_dict())
+    ]
+    return dict(zip(*blocks, strict=True))
+
+
 def _blocks_with_files(data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Of a scenario's data: what each is, and the mapping that names the file."""
     elevation = data.get("map", {}).get("elevation", {})
@@ -62,17 +90,27 @@ def as_text(data: Mapping[str, Any]) -> str:
 
 
 def unpacked(
-    text: str, folder: Path, files: Mapping[str, bytes], plugin_folders: Folders, world: str | Path | None = None
+    text: str,
+    folder: Path,
+    files: Mapping[str, bytes],
+    plugin_folders: Folders,
+    world: str | Path | None = None,
+    known: Mapping[str, str] = MappingProxyType({}),
+    starts: Collection[str] | None = None,
 ) -> Scenario:
     """The scenario again, with its files put into `folder`.
 
     Plug-ins come from `plugin_folders` alone, never from folders that the text names: it may be a stranger's, and
-    plug-ins are code. `world`: where its bundle is now, if that has moved.
+    plug-ins are code. `world`: where its bundle is now, if that has moved. `known`: where files are already, by name.
+    `starts`: as in `load_scenario`.
     """
     try:
         data = _scenario_data(text)
         for _, block in _blocks_with_files(data):
             name = str(block["file"])
+            if name in known:
+                block["file"] = known[name]
+                continue
             if name not in files or Path(name).name != name:
                 raise BagError(f"the file {name!r} that the recorded scenario needs is not there")
             if not (folder / name).exists():
@@ -83,7 +121,7 @@ def unpacked(
             if not data.get("world"):
                 raise BagError("the recorded scenario has no world bundle: leave out --world")
             data["world"]["path"] = str(world)  # its hash stays, and is checked
-        return load_scenario(data)
+        return load_scenario(data, starts)
     except ScenarioError as error:
         raise BagError(f"the recorded scenario cannot be run: {error}") from None
     except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
@@ -103,44 +141,57 @@ def moved_back(data: dict[str, Any], recorded: str) -> dict[str, Any]:
     return data
 
 
-def plugin_hashes(scenario: Scenario) -> dict[str, str]:
-    """SHA-256 of the code of each sensor type and robot model that is not built in: the bag holds data, never code."""
-    found = {}
-    for robot in scenario.robots.values():
-        if robot.model not in ROBOTS.built_in:
-            found[f"{_MODEL}{robot.model}"] = _code_hash(type(robot))
-    for _, _, _, sensor in scenario.all_sensors:
-        if sensor.name not in SENSORS.built_in:
-            found[sensor.name] = _code_hash(sensor.create or sensor.settings)
-    return dict(sorted(found.items()))
+def plugin_hashes(scenario: Scenario, only_replayed: bool = False) -> dict[str, str]:
+    """SHA-256 of the code of each plug-in that the scenario uses: the bag holds data, never code.
+
+    Of sensors, robot models and faults those that it names; of inputs, generators and metrics those in its folders,
+    unless only that counts which decides how a run continues.
+    """
+    parts: dict[str, Any] = {sensor.name: sensor for *_, sensor in scenario.all_sensors}
+    parts = {name: part for name, part in parts.items() if name not in SENSORS.built_in}
+    models = {robot.model: type(robot) for robot in scenario.robots.values()}
+    parts |= {f"{_MODEL}{name}": part for name, part in models.items() if name not in ROBOTS.built_in}
+    named = {fault.kind for fault in scenario.faults} | set(() if scenario.chaos is None else scenario.chaos.kinds)
+    kinds = {name: FAULTS.find(name, scenario.plugins) for name in named}
+    parts |= {f"{_FAULT}{name}": part for name, part in kinds.items() if name not in FAULTS.built_in}
+    files = {name: _file_of(part) for name, part in parts.items()}
+    for constant, part, file in declared_in(scenario.plugins, _BESIDE):
+        files[f"{_BESIDE[constant]}{getattr(part, 'name', file.stem)}"] = file
+    with os_errors("the code of a plug-in cannot be read", BagError):
+        chosen = sorted(name for name in files if not (only_replayed and name.startswith(_NOT_REPLAYED)))
+        return {name: code_hash(files[name]) for name in chosen}
 
 
-_MODEL = "model "  # before the name of a robot model, among names of sensors
-_NO_CODE = hashlib.sha256(b"").hexdigest()  # of what was not written in a file
+_MODEL, _FAULT = "model ", "fault "  # before the name of a robot model or a fault, among names of sensors
+_BESIDE = {"FAULT": _FAULT, "INPUT": "input ", "GENERATOR": "generator ", "METRIC": "metric "}
+_NOT_REPLAYED = ("input ", "generator ", "metric ")  # what they made is in the recording
 
 
-def _code_hash(made_by: Any) -> str:
-    """Of the file that it is written in."""
-    import inspect
+def _file_of(part: Any) -> Path | None:
+    origin = origin_of(part)
+    return None if origin is None else origin.file
 
-    try:
-        return hashlib.sha256(Path(inspect.getfile(made_by)).read_bytes()).hexdigest()
-    except (OSError, TypeError):
-        return _NO_CODE
+
+def _installed(name: str) -> Path | None:
+    """The file of a plug-in of an installed package."""
+    from importlib.metadata import entry_points
+
+    groups = {_MODEL: "microsim.robots", _FAULT: "microsim.faults", "generator ": "microsim.worlds"}
+    groups |= {"input ": "microsim.inputs", "metric ": "microsim.metrics"}
+    kind = next((each for each in groups if name.startswith(each)), "")
+    group = groups.get(kind, "microsim.sensors")
+    return next((entry_file(entry) for entry in entry_points(group=group, name=name.removeprefix(kind))), None)
 
 
 def changed_plugins(text: str, hashes: Mapping[str, str], folders: Folders) -> list[str]:
-    """Names of plug-ins whose recorded code is in none of these folders; nothing in them is run.
+    """Names of plug-ins whose recorded code is neither in these folders nor installed; nothing in them is run.
 
     Raises BagError when the recorded scenario needs a folder of plug-ins and none is given. Plug-ins of installed
-    packages need none.
+    packages need none, nor do those whose work is in the recording.
     """
-    from importlib.metadata import entry_points
-
-    installed = {entry.name for entry in entry_points(group="microsim.sensors")}
-    installed |= {f"{_MODEL}{entry.name}" for entry in entry_points(group="microsim.robots")}
     named = _scenario_data(text).get("plugins") or []
-    needed = [name for name in hashes if name not in installed]
+    present = {name: {NO_CODE} | ({code_hash(file)} if (file := _installed(name)) else set()) for name in hashes}
+    needed = [n for n in hashes if len(present[n]) < 2 and (folders or not n.startswith(_NOT_REPLAYED))]
     if named and needed and not folders:
         options = " ".join(f"--plugins {shlex.quote(str(folder))}" for folder in named)
         need = f"it needs the plug-in {', '.join(map(repr, needed))} from {', '.join(map(str, named))}"
@@ -148,10 +199,11 @@ def changed_plugins(text: str, hashes: Mapping[str, str], folders: Folders) -> l
         raise BagError(f"{need}; {rule}: if you trust that code, add {options}")
     try:
         files = [file for folder in map(Path, folders) for file in sorted(folder.rglob("*.py"))]
-        present = {_NO_CODE, *(hashlib.sha256(file.read_bytes()).hexdigest() for file in files)}
+        in_folders = {code_hash(file) for file in files}
     except OSError as error:
         raise BagError(f"plug-ins cannot be read: {error}") from None
-    return [name for name in needed if hashes[name] not in present]
+    compared = [name for name in hashes if name in needed or len(present[name]) > 1]
+    return [name for name in compared if hashes[name] not in present[name] | in_folders]
 
 
 RECONFIGURE = "/sim/reconfigure"
@@ -351,7 +403,7 @@ class InputTopics:
     def _take_scenario(self, values: dict[str, Any]) -> bool:
         text, now = json.dumps(values["scenario"]), self.sim.scenario
         world = None if now.world is None else now.world.path
-        self.sim.reconfigure(unpacked(text, self._folder, self._files, now.plugins, world))
+        self.sim.reconfigure(unpacked(text, self._folder, self._files, now.plugins, world, starts=()))
         self._know_robots()
         return True
 

@@ -20,14 +20,15 @@ from typing_extensions import Self
 
 from microsim.engine.schedule import Input
 from microsim.engine.timekeeper import NS_PER_S, Clock
-from microsim.errors import UsageError, os_errors, there_are
+from microsim.errors import MicroSimError, UsageError, os_errors, there_are
 from microsim.listening import Listener
 from microsim.messages.outbox import DIGEST_BYTES, STAMP_AND_LENGTH, Message, name_in_transcript
 from microsim.messages.topics import DEFAULT_QOS, Qos
+from microsim.paths import with_name_of_its_own
 from microsim.recording.bag_io import BagWriter, RecordOptions
 from microsim.recording.bag_model import FORMAT, BagChannel, BagError, BagFacts, fits, qos_text, repairs
 from microsim.recording.chunk_assembly import Assembly, ChannelNames, Disk, Portion
-from microsim.recording.inputs import as_text, encoded, input_topics, packed, plugin_hashes
+from microsim.recording.inputs import as_text, encoded, input_topics, packed_as_run, plugin_hashes
 from microsim.runner import Runner
 from microsim.scenario import Scenario
 from microsim.simulation import Reconfiguration, Simulation
@@ -104,7 +105,7 @@ class Recorder:
     def attach(self, runner: Runner) -> None:
         """Follow this runner to other simulations. In real time the run continues when the disk is too slow."""
         self._runner = runner
-        runner.listen(messages=self.tap, waits=self._note_wait)
+        runner.listen(messages=self.tap, restarts=self._follow_restart, waits=self._note_wait)
 
     def __enter__(self) -> Self:
         return self
@@ -119,11 +120,7 @@ class Recorder:
         return self._disk.error
 
     def tap(self, messages: Sequence[Message] = ()) -> None:
-        """Raise what went wrong; begin the next bag when the runner has another simulation."""
-        if self._runner is not None and self._runner.sim is not self._sim and not self.error:
-            self._let_go()
-            self._finish_run()
-            self._start(self._runner.sim)
+        """Raise what went wrong."""
         if self._ends_run:
             raise BagError(self.error)
 
@@ -163,19 +160,30 @@ class Recorder:
     def _follow_jump(self) -> None:
         """A reset begins the next bag; nothing else can be followed."""
         if self._sim.tick == 0:
-            try:
-                self._finish_run()
-                if not self.error:
-                    self._start(self._sim)
-            except BagError as error:  # is for the run, not for who reset it
-                self._stop(str(error), None)
-                self._ends_run = True
+            self._begin_next(self._sim)
             return
         self._flush()
         next_s = self._sim.clock.time_ns(self._sim.transcript_tick) / 1e9
         rule = "a recording begins before the first step, and `advance` and `restore` cannot be recorded"
         reason = f"the next messages are of {next_s:.9g} s, so some are missing: {rule}"
         self._stop(reason, self._sim.clock.time_ns(self._tick))
+
+    def _follow_restart(self, sim: Simulation) -> None:
+        """A reset was followed when tick 0 came; another simulation has sent its tick 0 already."""
+        if sim is not self._sim and not self.error:
+            self._begin_next(sim)
+
+    def _begin_next(self, sim: Simulation) -> None:
+        """The next bag, of a run that is at its start."""
+        try:
+            if sim is not self._sim:
+                self._let_go()
+            self._finish_run()
+            if not self.error:
+                self._start(sim)
+        except MicroSimError as error:  # is for the run, not for who reset it
+            self._stop(str(error), None)
+            self._ends_run = True
 
     def _flush(self) -> None:
         """What is held goes to the disk: whole ticks, since this is done when the next one begins."""
@@ -242,7 +250,8 @@ class Recorder:
         """Beside those of earlier runs, and of earlier recordings."""
         if not self.folders:
             return self.folder
-        names = (self.folder.with_name(f"{self.folder.name}_run{number}") for number in count(len(self.folders) + 1))
+        first = with_name_of_its_own(self.folder)
+        names = (first.with_name(f"{first.name}_run{number}") for number in count(len(self.folders) + 1))
         return next(folder for folder in names if not folder.exists())
 
     def _let_go(self) -> None:
@@ -266,7 +275,7 @@ class Recorder:
         return BagFacts(start, {}, files)
 
     def _packed(self, scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
-        return packed(scenario)
+        return packed_as_run(scenario)
 
     def _writer_to(self, folder: Path, facts: BagFacts) -> BagWriter:
         return BagWriter(folder, facts, self.options, self._create)

@@ -5,15 +5,19 @@ MICROSIM STATE\\n | one line of JSON | plain data | SHA-256 of everything before
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import os
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -23,16 +27,24 @@ from microsim.engine.schedule import Command, Teleport, Transmission
 from microsim.errors import MicroSimError, UsageError, os_errors
 from microsim.messages.outbox import Message
 from microsim.recording.bag_model import BagError
-from microsim.recording.inputs import changed_plugins, packed, plugin_hashes, unpacked
+from microsim.recording.inputs import (
+    changed_plugins,
+    made_by_generators,
+    packed,
+    places_of_files,
+    plugin_hashes,
+    unpacked,
+)
 from microsim.runner import Runner
 from microsim.scenario import Scenario
+from microsim.scenario.live_changes import first_difference
 from microsim.sensors.plugin import PluginMemory
 from microsim.sensors.sensor import SensorContext
 from microsim.simulation import Simulation, Snapshot
 from microsim.version import __version__
 
 MAGIC = b"MICROSIM STATE\n"
-FORMAT = 3
+FORMAT = 4
 SUFFIX = ".state"
 
 
@@ -41,41 +53,46 @@ class StateFile:
     """A file that was read and found whole."""
 
     path: Path
-    facts: dict[str, Any]  # format, version, scenario's name and hash, seed, tick, time
+    facts: dict[str, Any]  # format, version, name and hash of the scenario at the start, seed, tick, time
     content: dict[str, Any]
 
 
 def fingerprint(scenario: Scenario) -> str:
     """SHA-256 of a scenario, with its files and plug-ins by content, wherever they are."""
     data, files = packed(scenario)  # names of files have the hash of the content in them
-    data["plugins"] = plugin_hashes(scenario)
-    return hashlib.sha256(json.dumps([data, sorted(files)], sort_keys=True).encode()).hexdigest()
+    data["plugins"] = plugin_hashes(scenario, only_replayed=True)
+    made = made_by_generators(scenario)
+    return hashlib.sha256(json.dumps([data, sorted(files), *made], sort_keys=True).encode()).hexdigest()
 
 
 def save_state(path: Path, snapshot: Snapshot) -> None:
     """Write a snapshot; the file is there whole or not at all."""
-    data, files = packed(snapshot.scenario)
+    first, now = snapshot.initial_scenario, snapshot.scenario
+    (first_data, first_files), (data, files) = packed(first), packed(now)
     tick = int(snapshot.memory[0])
     facts = {
         "format": FORMAT,
         "version": __version__,
-        "scenario": snapshot.scenario.name,
+        "scenario": first.name,
         "seed": snapshot.seed,
-        "fingerprint": fingerprint(snapshot.scenario),
+        "fingerprint": fingerprint(first),
         "tick": tick,
-        "time_s": tick / float(snapshot.scenario.physics_hz),
+        "time_s": tick / float(first.physics_hz),
     }
-    plugins = snapshot.scenario.plugins
+    hashes = {name: each for some in (first, now) for name, each in plugin_hashes(some, only_replayed=True).items()}
     content = {
+        "initial_scenario": json.dumps(first_data),
         "scenario": json.dumps(data),
-        "plugins": list(plugins),
-        **({"plugin_hashes": plugin_hashes(snapshot.scenario)} if plugins else {}),
-        "files": files,
+        "fingerprint": fingerprint(now),
+        "plugin_hashes": hashes if {*first.plugins, *now.plugins} else {},
+        "files": {**first_files, **files},
         "next_seed": snapshot.next_seed,
         "memory": snapshot.memory,
         "digest": snapshot.digest,
         "unsent": snapshot.unsent,
         "counters": dict(snapshot.counters),
+        "messages_sent": snapshot.messages_sent,
+        "opening": snapshot.opening if tick == 0 else b"",  # for recordings, which begin at tick 0
     }
     blob = MAGIC + json.dumps(facts, sort_keys=True).encode() + b"\n" + to_bytes(content)
     _write_whole(path, blob + hashlib.sha256(blob).digest())
@@ -125,12 +142,12 @@ def read_state(path: Path) -> StateFile:
 
 
 def load_state(path: Path, sim: Simulation) -> None:
-    """Let a simulation of the same scenario resume from there."""
-    state = read_state(path)
-    if state.facts.get("fingerprint") != fingerprint(sim.scenario):
-        saved = state.facts.get("scenario")
-        raise SnapshotError(f"{path}: saved in the scenario {saved!r}, which differs from {sim.scenario.name!r} now")
-    _restore(state, sim)
+    """Let a simulation that began with the same scenario resume from there, with its seed, entities and settings."""
+    state, first = read_state(path), sim.initial_scenario
+    if state.facts.get("fingerprint") != fingerprint(first):
+        raise SnapshotError(f"{path}: saved in a run that began with another scenario: {_difference(state, first)}")
+    known = places_of_files(first)
+    _restore(state, sim, folder_until_exit() if state.content["files"].keys() - known else Path(), known)
 
 
 def resume(path: Path, folder: Path, plugin_folders: Sequence[Path] = ()) -> Simulation:
@@ -139,36 +156,68 @@ def resume(path: Path, folder: Path, plugin_folders: Sequence[Path] = ()) -> Sim
     `plugin_folders`: where its plug-ins are. Code from nowhere else is run, and only if it is the saved one.
     """
     sim = Simulation(*scenario_of(path, folder, plugin_folders))
-    _restore(read_state(path), sim)
+    _restore(read_state(path), sim, folder, places_of_files(sim.initial_scenario))
     return sim
 
 
 def scenario_of(path: Path, folder: Path, plugin_folders: Sequence[Path] = ()) -> tuple[Scenario, int]:
-    """What ran, and its seed; arguments as of `resume`."""
+    """What the run began with, and its seed; arguments as of `resume`."""
     state = read_state(path)
-    changed = "its scenario or the code of a plug-in is not what was saved"
-    try:
-        text, files, seed = state.content["scenario"], state.content["files"], int(state.facts["seed"])
-        hashes = state.content["plugin_hashes"] if state.content["plugins"] else {}
-        if changed_plugins(text, hashes, plugin_folders):
-            raise SnapshotError(f"{path}: {changed}")
-        scenario = unpacked(text, folder, files, plugin_folders)
+    with _as_damage(state):
+        content, hashes = state.content, state.content["plugin_hashes"]
+        texts = content["initial_scenario"], content["scenario"]
+        if hashes and any(changed_plugins(text, hashes, plugin_folders) for text in texts):
+            raise SnapshotError(f"{path}: {_CHANGED}")
+        scenario = unpacked(texts[0], folder, content["files"], plugin_folders)
         if state.facts["fingerprint"] != fingerprint(scenario):
-            raise SnapshotError(f"{path}: {changed}")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise SnapshotError(f"{path}: damaged: {error}") from None
-    except BagError as error:
-        raise SnapshotError(f"{path}: {error}") from None
-    return scenario, seed
+            raise SnapshotError(f"{path}: {_CHANGED}")
+        return scenario, int(state.facts["seed"])
 
 
-def _restore(state: StateFile, sim: Simulation) -> None:
-    content = state.content
+_CHANGED = "its scenario or the code of a plug-in is not what was saved"
+
+
+def _restore(state: StateFile, sim: Simulation, folder: Path, known: Mapping[str, str]) -> None:
+    """Put a simulation that began with the same scenario there. An error changes nothing."""
+    content, first, before = state.content, sim.initial_scenario, sim.snapshot()
+    with _as_damage(state):
+        now = first
+        if content["scenario"] != content["initial_scenario"]:
+            now = unpacked(content["scenario"], folder, content["files"], first.plugins, known=known, starts=())
+        if content["fingerprint"] != fingerprint(now):
+            raise SnapshotError(f"{state.path}: {_CHANGED}")
+        names = ("next_seed", "memory", "digest", "unsent", "counters", "messages_sent", "opening")
+        history = {name: content[name] for name in names}
+        try:
+            sim.restore(Snapshot(first, now, int(state.facts["seed"]), **history))
+        except BaseException:  # Ctrl-C too
+            sim.restore(before)
+            raise
+
+
+def _difference(state: StateFile, here: Scenario) -> str:
+    with _as_damage(state):
+        found = first_difference(json.loads(state.content["initial_scenario"]), packed(here)[0])
+    return found or "the code of its plug-ins has changed"
+
+
+@contextmanager
+def _as_damage(state: StateFile) -> Iterator[None]:
+    """What a file with a good checksum cannot cause, unless it was made to."""
     try:
-        seeds, history = (int(state.facts["seed"]), content["next_seed"]), (content["memory"], content["digest"])
-        sim.restore(Snapshot(sim.scenario, *seeds, *history, tuple(content["unsent"]), content["counters"]))
+        yield
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise SnapshotError(f"{state.path}: damaged: {error}") from None
+    except BagError as error:
+        raise SnapshotError(f"{state.path}: {error}") from None
+
+
+@cache
+def folder_until_exit() -> Path:
+    """For files of entities that were spawned, which a simulation may read again at any time."""
+    folder = TemporaryDirectory(prefix="microsim-")
+    atexit.register(folder.cleanup)
+    return Path(folder.name)
 
 
 class SnapshotError(MicroSimError):
@@ -320,18 +369,16 @@ class History:
 
     def attach(self, runner: Runner) -> None:
         """Look after each portion of ticks, and let portions be no longer than the interval."""
-        self._runner = runner
-        runner.longest_chunk = min(runner.longest_chunk, max(1, round(self.every_s / runner.sim.clock.dt)))
-        runner.listen(messages=self.tap)
+        runner.listen(messages=lambda messages: self.look(runner.sim), restarts=self._begin, every_s=self.every_s)
 
-    def tap(self, messages: Sequence[Message]) -> None:
-        self.look(self._runner.sim)
+    def _begin(self, sim: Simulation) -> None:
+        self._ring.clear()
+        self._next = sim.tick
 
     def look(self, sim: Simulation) -> None:
         """Take a snapshot if it is time for one."""
-        if self._ring and sim.tick < self._ring[-1][0]:  # reset, or gone back in time
-            self._ring.clear()
-            self._next = sim.tick
+        if self._ring and sim.tick < self._ring[-1][0]:  # gone back in time, with or without a runner
+            self._begin(sim)
         if sim.tick < self._next:
             return
         self._ring.append((sim.tick, sim.snapshot()))

@@ -11,7 +11,7 @@ import mmap
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
@@ -104,8 +104,8 @@ def _recorded_again(replay: Replay, bag: OwnBag) -> tuple[int, str]:
     try:
         recorder = Rerecorder(bag, replay.sim)
     except BagError as error:
-        if isinstance(error.__cause__, DifferentBytesError):
-            return 0, str(error.__cause__)
+        if isinstance(error.__context__, DifferentBytesError):
+            return 0, str(error.__context__)
         raise
     try:
         replay.run(recorder.tap)
@@ -286,7 +286,11 @@ class Rerecorder(Recorder):
     def _start_facts(self, sim: Simulation) -> BagFacts:
         """Those of the recording where another version made it: they are what the replay starts from."""
         recorded = self._bag.facts
-        return super()._start_facts(sim) if recorded.start["version"] == __version__ else recorded
+        if recorded.start["version"] != __version__:
+            return recorded
+        facts = super()._start_facts(sim)
+        code = {"plugins": recorded.start["plugins"]} if "plugins" in recorded.start else {}
+        return replace(facts, start={**facts.start, **code})  # of plug-ins that changed, the messages are compared
 
     def _packed(self, scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
         data, files = super()._packed(scenario)

@@ -240,7 +240,7 @@ def _paint(kind: float, c: Array, ray_x: Array, ray_y: Array, depth: Array, clas
 
 
 # A solid gives its class and depth to the pixels where it is nearer than what was seen so far. It is where all its
-# slabs or half-planes overlap; one that holds the camera is not seen from within.
+# slabs or half-planes overlap. One that holds the camera hides everything, at depth 0.
 
 
 @kernel
@@ -268,8 +268,8 @@ def _cover_with_box(
         near, far = between(c[8], c[9], inverse_of(c[3] * a + c[4] * b + c[5]))
         enter = near if near > enter else enter
         leave = far if far < leave else leave
-        hit = (enter <= leave) & (enter > 0.0) & (enter < depth[u])
-        depth[u] = enter if hit else depth[u]
+        hit = (enter <= leave) & (leave > 0.0) & (enter < depth[u]) & (depth[u] > 0.0)
+        depth[u] = (enter if enter > 0.0 else 0.0) if hit else depth[u]
         seen[u] = class_id if hit else seen[u]
 
 
@@ -293,8 +293,8 @@ def _cover_with_cylinder(
         far = (root - half) * inverse
         enter = near if near > enter else enter
         leave = far if far < leave else leave
-        hit = meets & (enter <= leave) & (enter > 0.0) & (enter < depth[u])
-        depth[u] = enter if hit else depth[u]
+        hit = meets & (enter <= leave) & (leave > 0.0) & (enter < depth[u]) & (depth[u] > 0.0)
+        depth[u] = (enter if enter > 0.0 else 0.0) if hit else depth[u]
         seen[u] = class_id if hit else seen[u]
 
 
@@ -311,8 +311,8 @@ def _cover_with_prism(
             t = -c[9 + k] / outward
             enter = t if (outward < 0.0) & (t > enter) else enter
             leave = t if (outward > 0.0) & (t < leave) else leave
-        hit = (enter <= leave) & (enter > 0.0) & (enter < depth[u])
-        depth[u] = enter if hit else depth[u]
+        hit = (enter <= leave) & (leave > 0.0) & (enter < depth[u]) & (depth[u] > 0.0)
+        depth[u] = (enter if enter > 0.0 else 0.0) if hit else depth[u]
         seen[u] = class_id if hit else seen[u]
 
 

@@ -12,23 +12,12 @@ import numpy.typing as npt
 
 from microsim.engine import calls as _calls
 from microsim.engine import motion as _motion
-from microsim.engine.calls import (
-    CALL_COLUMNS,
-    MEMORY,
-    MOTION,
-    MOTION_SIZE,
-    READING,
-    READING_SIZE,
-    TABLE,
-    Rows,
-    address_of,
-    call_now,
-    picture_address,
-)
+from microsim.engine.calls import Rows, call_now, picture_address
 from microsim.engine.compiled import kernel
 from microsim.engine.geometry import Array, Grid, Vector
-from microsim.engine.late_readings import ATTENTION, LATE_COLUMNS, MOST_WAITING
+from microsim.engine.late_readings import ATTENTION, MOST_WAITING
 from microsim.engine.motion import AXES, COS_YAW, SIN_YAW, Rotation
+from microsim.engine.records import Record, address_of, bytes_in, floats_in, integers_in
 from microsim.engine.schedule import CHUNK
 from microsim.render import drawing as _drawing
 from microsim.render import image_noise as _image_noise
@@ -42,6 +31,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 _call, _copy, _table_address, _integers_at = _calls.call, _calls.copy, _calls.table_address, _calls.integers_at
 _floats_at, _words_at, _bytes_at = _calls.floats_at, _calls.words_at, _calls.bytes_at
 _float_grid_at, _byte_grid_at = _calls.float_grid_at, _calls.byte_grid_at
+_call_at, _bytes_in, _floats_in, _integers_in = _calls.call_at, bytes_in, floats_in, integers_in
 _place_of, _is_level_row = _motion.place_of, _motion.is_level_row
 _draw, _colour_rows = _drawing.draw, _drawing.colour_rows
 _mark_edges, _blur_and_scale = _image_noise.mark_edges, _image_noise.blur_and_scale
@@ -99,11 +89,11 @@ class FrameTable:
         self.row: Rows = np.array([*sizes, *map(address_of, self._arrays), 0, 0], np.int64)
         self.address, self.bytes = picture_address(palette_frame), 3 * width * height
 
-    def finish(self, call: Rows) -> None:
+    def finish(self, call: Record) -> None:
         """Blur what compiled code has not, and have it do so from now on."""
         self.row[BLUR] = picture_address(blur_image)
         for image in self._unfinished[: self.row[UNFINISHED_COUNT]].tolist():
-            call[READING] = image
+            call.reading.address = image
             call_now(int(self.row[BLUR]), address_of(call))
         self.row[UNFINISHED_COUNT] = 0
 
@@ -130,11 +120,11 @@ def aim_camera(numbers: Array, motion: Array) -> Pose:
 
 def palette_frame(address: int) -> None:
     """The picture of a call, see `calls.picture_address`."""
-    call = _integers_at(address, CALL_COLUMNS)
-    row, image = _integers_at(call[TABLE], FRAME_COLUMNS), _bytes_at(call[READING], call[READING_SIZE])
+    call = _call_at(address)
+    row, image = _integers_in(call.table), _bytes_in(call.reading)
     height, width, count = row[HEIGHT], row[WIDTH], row[SHAPE_COUNT]
     numbers = _floats_at(row[NUMBERS], _FRAME_NUMBERS)
-    pose = aim_camera(numbers, _floats_at(call[MOTION], call[MOTION_SIZE]))
+    pose = aim_camera(numbers, _floats_in(call.motion))
     scale = Scale(numbers[_SCALE], numbers[_SCALE + 1], numbers[_SCALE + 2], numbers[_SCALE + 3])
     columns = _words_at(row[COLUMNS], 2 * row[COLUMN_BINS]).reshape(2, row[COLUMN_BINS])
     rows = _words_at(row[ROWS], 2 * row[ROW_BINS]).reshape(2, row[ROW_BINS])
@@ -170,21 +160,21 @@ def palette_frame(address: int) -> None:
     if row[BLUR] != 0:
         _call(row[BLUR], address)
     else:
-        _integers_at(row[UNFINISHED], _MOST_UNFINISHED)[row[UNFINISHED_COUNT]] = call[READING]
+        _integers_at(row[UNFINISHED], _MOST_UNFINISHED)[row[UNFINISHED_COUNT]] = call.reading.address
         row[UNFINISHED_COUNT] += 1
-        _integers_at(call[MEMORY], LATE_COLUMNS)[ATTENTION] = 1
+        _integers_in(call.memory)[ATTENTION] = 1
 
 
 def blur_image(address: int) -> None:
     """The image of a call, if it has edges."""
-    call = _integers_at(address, CALL_COLUMNS)
-    row, size = _integers_at(call[TABLE], FRAME_COLUMNS), call[READING_SIZE]
+    call = _call_at(address)
+    row = _integers_in(call.table)
     height, width = row[HEIGHT], row[WIDTH]
-    image, drawn = _byte_grid_at(call[READING], height, 3 * width), _byte_grid_at(row[DRAWN], height, 3 * width)
+    image, drawn = _byte_grid_at(call.reading.address, height, 3 * width), _byte_grid_at(row[DRAWN], height, 3 * width)
     marks = _byte_grid_at(row[MARKS], row[MARK_ROWS], row[MARK_COLUMNS])
     if not _mark_edges(image, row[WEIGHT_COUNT] - 1, marks):
         return
-    _copy(row[DRAWN], call[READING], size)
+    _copy(row[DRAWN], call.reading.address, call.reading.count)
     weights, gains = _integers_at(row[WEIGHTS], row[WEIGHT_COUNT]), _words_at(row[GAINS], 3 * width)
     extended = _words_at(row[EXTENDED], row[EXTENDED_COUNT])
     blurred = _words_at(row[BLURRED], 3 * width * height).reshape(height, 3 * width)

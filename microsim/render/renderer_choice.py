@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
-from microsim.errors import install_hint
+from microsim.errors import UsageError, install_hint
 from microsim.render import gpu
 from microsim.render.palette_camera import CameraModel
 from microsim.render.render_options import Choice, Say, nobody
@@ -16,26 +17,45 @@ from microsim.threads import Threads
 
 
 def open_renderer(splats: Splats, choice: Choice = "auto", threads: int = 0, say: Say = nobody) -> SplatRenderer:
-    """`threads` 0: the usual number. `say` gets a line when something takes time or goes another way."""
-    cpu = CpuRenderer(splats, Threads(threads))
+    """`threads` 0: the usual number. `say` gets a line when something takes time or goes another way.
+
+    Where `gpu` was requested and none can draw, that is an error. One that `auto` finds and that cannot is reported.
+    """
     if choice == "cpu":
-        return cpu
+        return CpuRenderer(splats, Threads(threads))
     name = gpu.device_name()
     if name is None:
-        if choice == "gpu":
-            needed = f"it needs an NVIDIA driver and: {install_hint('gpu')}"
-            say(f"no GPU can be used here ({needed}): splats are drawn on the CPU")
-        return cpu
-    say(f"preparing {name} for splats (compiled once, then kept) …")
+        problem = f"no GPU can be used here (it needs an NVIDIA driver and: {install_hint('gpu')})"
+    else:
+        say(f"preparing {name} for splats (compiled once, then kept) …")
+        found = _on_gpu(splats, name)
+        if not isinstance(found, str):
+            return found
+        problem = found
+    if choice == "gpu":
+        raise UsageError(f"{problem}; `auto` draws splats on the CPU where no GPU can")
+    if name is not None:
+        report(f"{problem}: splats are drawn on the CPU", say)
+    return CpuRenderer(splats, Threads(threads))
+
+
+def _on_gpu(splats: Splats, name: str) -> SplatRenderer | str:
+    """The renderer, or why there is none."""
     problem = self_test()
     if problem is not None:
-        say(f"{name} failed its test ({problem}): splats are drawn on the CPU")
-        return cpu
+        return f"{name} failed its test ({problem})"
     try:
         return gpu.GpuRenderer(splats)
     except Exception as error:  # CuPy's and the driver's errors have no common class
-        say(f"{name} cannot hold the scene ({type(error).__name__}: {error}): splats are drawn on the CPU")
-        return cpu
+        return f"{name} cannot hold the scene ({type(error).__name__}: {error})"
+
+
+def report(text: str, say: Say) -> None:
+    """To `say`; a program without one gets a warning of Python."""
+    if say is nobody:
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+    else:
+        say(text)
 
 
 def self_test() -> str | None:

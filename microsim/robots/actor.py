@@ -40,6 +40,7 @@ _COUNT, _IS_REPEATED, _FLIES, _FIRST = range(4)  # rows of the parameters: those
 _T, _X, _Y, _Z, _YAW, _NUMBERS = range(6)  # of a waypoint; z is NaN on the ground
 
 MOST_WAYPOINTS = 1_000
+SHORTEST_S = 1e-3  # of a path that is repeated: how often it was must be a number of 64 bits
 _FASTEST = 1_000.0  # [m/s], [rad/s] of commands: more than actors need, and motion stays finite
 TURN_S = 0.5  # within which an actor faces the next waypoint, where the path does not say how it turns
 
@@ -277,6 +278,9 @@ class Actor(Robot):
             begin, end = (", ".join(f"{number:g}" for number in place if number is not None) for place in (first, last))
             rule = f"a path that is repeated ends where it begins, at [{begin}]"
             fail([detail(f"{rule}; found [{end}]", "path", len(self.path) - 1)])
+        if self.repeat and self.path and 0.0 < (last_s := self.path[-1][0] or 0.0) < SHORTEST_S:
+            rule = f"a path that is repeated takes at least {SHORTEST_S:g} s"
+            fail([detail(f"{rule}; found {show(last_s)}", "path", len(self.path) - 1)])
         return self._at_its_start()
 
     def _at_its_start(self) -> Self:

@@ -51,6 +51,7 @@ _MAX_V, _MAX_OMEGA, _IS_CLIPPED, _TIMEOUT, _SLOW, _STOP, _RADIUS, _MIN_TURN = ra
 _MAX_ACCEL, _MAX_JERK, _MAX_ALPHA, _MAX_ANGULAR_JERK = range(8, 12)
 OTHERS_AHEAD, OTHERS_ASTERN = 12, 13  # [m] free way to what moves, written by what moves it; inf: none
 
+_TOUCH_M = 1e-9  # by which a robot may overlap a cell that it only touches
 _RAYS = 16  # at most so many on either side of the middle
 
 
@@ -99,6 +100,69 @@ def free_way(scene: Scene, x: float, y: float, dx: float, dy: float, radius: flo
         if not _is_occupied(clearance, cell, start_u, start_v):
             way = distance_to_occupied(clearance, cell, start_u, start_v, dx, dy, reach + front, False)
             free = min(free, max(way - front, 0.0))
+    return free if free <= reach else math.inf
+
+
+@kernel
+def _way_into_box(x: float, y: float, dx: float, dy: float, half_x: float, half_y: float) -> float:
+    """From (x, y) along (dx, dy) into a box about the origin; inf: it misses the box or lies before it."""
+    enter, leave = -math.inf, math.inf
+    for k in range(2):
+        place, way, half = (x, dx, half_x) if k == 0 else (y, dy, half_y)
+        if way != 0.0:
+            one, other = (-half - place) / way, (half - place) / way
+            enter, leave = max(enter, min(one, other)), min(leave, max(one, other))
+        elif abs(place) >= half:
+            return math.inf
+    return max(enter, 0.0) if -_TOUCH_M <= enter <= leave and leave > 0.0 else math.inf
+
+
+@kernel
+def _way_to_cell(x: float, y: float, dx: float, dy: float, half: float, radius: float) -> float:
+    """How far a disc at (x, y) can go along (dx, dy) before it overlaps a square cell about the origin.
+
+    0: it does already, and would come nearer; inf: never, or it leaves it.
+    """
+    near_x, near_y = min(max(x, -half), half) - x, min(max(y, -half), half) - y
+    if near_x * near_x + near_y * near_y <= radius * radius:
+        return 0.0 if near_x * dx + near_y * dy > 0.0 else math.inf
+    way = min(_way_into_box(x, y, dx, dy, half + radius, half), _way_into_box(x, y, dx, dy, half, half + radius))
+    for k in range(4):
+        corner_x, corner_y = (half if k & 1 else -half) - x, (half if k & 2 else -half) - y
+        along = corner_x * dx + corner_y * dy
+        power = along * along - (corner_x * corner_x + corner_y * corner_y - radius * radius)
+        if along > 0.0 and power >= 0.0:
+            way = min(way, max(along - math.sqrt(power), 0.0))
+    return way
+
+
+@kernel
+def exact_way(scene: Scene, x: float, y: float, dx: float, dy: float, radius: float, reach: float) -> float:
+    """How far a round robot can drive before it overlaps an occupied cell, inf beyond `reach`; of every cell there.
+
+    Less than _TOUCH_M is touching, so that it can drive along a wall. `free_way`, which looks along rays, is for one
+    that was put into a wall, and for one without a width.
+    """
+    clearance, cell, u, v = scene.clearance, scene.cell, x - scene.west, y - scene.south
+    rows, columns = clearance.shape
+    free, around = math.inf, radius + reach
+    low_u, high_u = (u - around) / cell, (u + around) / cell
+    low_v, high_v = (v - around) / cell, (v + around) / cell
+    if radius <= 2.0 * _TOUCH_M or not around < 1e4 * cell:
+        return free_way(scene, x, y, dx, dy, radius, reach)
+    if not (high_u >= 0.0 and high_v >= 0.0 and low_u < columns and low_v < rows):
+        return math.inf
+    for j in range(int(max(low_v, 0.0)), int(min(high_v, rows - 1.0)) + 1):
+        for i in range(int(max(low_u, 0.0)), int(min(high_u, columns - 1.0)) + 1):
+            if clearance[j, i] != 0:
+                continue
+            from_x, from_y, half = u - (i + 0.5) * cell, v - (j + 0.5) * cell, 0.5 * cell
+            gap_x, gap_y = max(abs(from_x) - half, 0.0), max(abs(from_y) - half, 0.0)
+            deep = radius - 1e3 * _TOUCH_M
+            if gap_x * gap_x + gap_y * gap_y < deep * abs(deep):
+                return free_way(scene, x, y, dx, dy, radius, reach)
+            if _way_to_cell(from_x, from_y, dx, dy, half, radius - _TOUCH_M) <= reach:
+                free = min(free, _way_to_cell(from_x, from_y, dx, dy, half, radius))
     return free if free <= reach else math.inf
 
 
@@ -155,7 +219,7 @@ def _speed_before_obstacles(
     if decel < math.inf and slope > 0.0:
         reach = max(reach, stop + fastest * (scene.dt + delay) + fastest * fastest / decel + decel / (slope * slope))
     others = parameters[OTHERS_AHEAD, i] if v > 0.0 else parameters[OTHERS_ASTERN, i]
-    free = free_way(scene, state[X, i], state[Y, i], sign * cosine, sign * sine, parameters[_RADIUS, i], reach)
+    free = exact_way(scene, state[X, i], state[Y, i], sign * cosine, sign * sine, parameters[_RADIUS, i], reach)
     ahead = min(free, others)
     if ahead > reach:
         return v
@@ -174,7 +238,7 @@ def _free_step(state: Array, parameters: Array, i: int, scene: Scene, step: floa
         return step
     sign = 1.0 if step > 0.0 else -1.0
     others = parameters[OTHERS_AHEAD, i] if step > 0.0 else parameters[OTHERS_ASTERN, i]
-    free = free_way(scene, state[X, i], state[Y, i], sign * cosine, sign * sine, parameters[_RADIUS, i], abs(step))
+    free = exact_way(scene, state[X, i], state[Y, i], sign * cosine, sign * sine, parameters[_RADIUS, i], abs(step))
     return sign * min(abs(step), free, others)
 
 

@@ -30,7 +30,8 @@ from microsim.documents.values import Angle, Finite, Metres, Model, Switch, deta
 from microsim.engine.components import RobotModel
 from microsim.engine.motion import Motion, X, Y
 from microsim.errors import PluginError, did_you_mean, there_are
-from microsim.registry import Registry
+from microsim.plugin_errors import plugin_error
+from microsim.registry import Registry, is_subclass
 from microsim.sensors import SENSORS
 from microsim.sensors.plugin import plugin_block
 from microsim.sensors.sensor import Mount, MountedSensor, Sensor, SensorBlock
@@ -46,7 +47,7 @@ ROBOTS: Registry[type[Robot]] = Registry(
     "microsim.robots",
     "microsim.robots",
     "a subclass of Robot",
-    lambda part: isinstance(part, type) and issubclass(part, Robot),
+    lambda part: is_subclass(part, Robot),
     lambda part: str(part.model_fields["model"].default),
     lambda part: part.position,
 )
@@ -175,7 +176,8 @@ class Robot(Model):
         """What moves it."""
         found = self.engine
         if not isinstance(found, RobotModel):
-            raise PluginError(f"the robot model {self.model!r} brings no engine: set `engine` to a RobotModel")
+            problem = f"the robot model {self.model!r} brings no engine: set `engine` to a RobotModel"
+            raise plugin_error(problem, "", type(self))
         return found
 
     def parts(self, is_simple: bool = False) -> tuple[Part, ...]:
@@ -185,9 +187,15 @@ class Robot(Model):
         found = () if is_simple else parts_of_model(self.urdf)
         if found:
             return found
-        look, axes = self.look(), ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+        look, axes = self._checked_look(), ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
         half = (0.5 * look.size[0], 0.5 * look.size[1], 0.5 * look.size[2])
         return (Part(CYLINDER if look.shape == "cylinder" else BOX, half, look.center, axes, look.colour),)
+
+    def _checked_look(self) -> Look:
+        look: Any = self.look()
+        if not isinstance(look, Look):
+            raise plugin_error(f"look() returned {show(look)}; expected a Look", f"model {self.model}", type(self))
+        return look
 
     @property
     def own_splats(self) -> SplatFile | None:

@@ -345,7 +345,7 @@ class EntityServices:
 
     def delete_entity(self, request: Any) -> Answer:
         entity = self._entity(request.entity)
-        if isinstance(entity, Robot) and self.node.runner.pilot is not None:
+        if isinstance(entity, Robot) and self.node.runner.pilots:
             raise RefusalError(FAILED, "a mission or pilot commands the robots of this run; they cannot be deleted")
         self._delete(request.entity)
         self.node.entities_changed()

@@ -1,9 +1,10 @@
-"""The node `microsim`: a running simulation on a transport. `start_node` makes one from the user's options."""
+"""The node `microsim`: a running simulation on a transport. `read_start` reads what the user set for it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -13,15 +14,16 @@ from microsim.messages.checked import WireError, decode_checked
 from microsim.messages.inputs import INPUTS, InputKind, stamp_of
 from microsim.messages.outbox import Message
 from microsim.messages.topics import TOPICS
+from microsim.plugin_errors import plugin_errors
 from microsim.ros2.lockstep import Lockstep, check_gates
 from microsim.ros2.node_parameters import ScenarioParameters
 from microsim.ros2.node_process import NodeProcess
 from microsim.ros2.sim_services import MAX_STEPS, SimServices, SimulationInterfaces
 from microsim.ros2.transport import MissingTypeError, Parameter, Publisher, Transport, Value
-from microsim.runner import Pilot, Runner, Watcher
+from microsim.runner import Runner, Watcher
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.gates import Gate
-from microsim.scenario.live_changes import at_start
+from microsim.scenario.loading import at_seed
 from microsim.simulation import Simulation
 
 _MOST_WAITING = 10_000  # inputs for the next tick, while the run is paused
@@ -53,12 +55,11 @@ class MicroSimNode:
         transport: Transport,
         runner: Runner,
         settings: ScenarioParameters,
-        pilot_for: Callable[[Simulation], Pilot | None] = lambda sim: None,
         takes_inputs: bool = True,
     ) -> None:
         """`takes_inputs` false: no commands from topics, as in a replay, where only the pilot commands."""
         self.transport, self.runner, self.settings = transport, runner, settings
-        self._takes_inputs, self._pilot_for = takes_inputs, pilot_for
+        self._takes_inputs, self._is_resetting = takes_inputs, False
         self.malformed = 0  # messages that could not be read
         self._publishers: list[Publisher] = []
         self._publish: dict[str, Callable[[bytes], None]] = {}
@@ -76,12 +77,23 @@ class MicroSimNode:
         for why, names in self.services.missing.items():  # one warning for each package that is not installed
             self.warn(f"not offered: {', '.join(names)}: {why}")
         self._declare()
-        runner.poll = self._poll
+        runner.sources.append(self._poll)
+        runner.gates.append(self._may_step)
+        runner.checks.append(check_gates)
+        runner.start_changes.append(self._at_reset)
         warn = partial(transport.log, "warn")
-        runner.listen(messages=self.publish, warnings=warn, timing=self._lateness.measure)
+        runner.listen(
+            messages=self.publish, warnings=warn, timing=self._lateness.measure, restarts=self._follow_restart,
+            jumps=self._follow_jump,
+        )  # fmt: skip
         runner.watchers.append(Watcher(1.0, self._publish_diagnostics))
         self._advertise()
         transport.poll()  # announces all endpoints at once
+
+    def leave(self) -> None:
+        """The run continues without its inputs, and waits for no node."""
+        self.runner.sources.remove(self._poll)
+        self.runner.gates.remove(self._may_step)
 
     @property
     def sim(self) -> Simulation:
@@ -111,20 +123,21 @@ class MicroSimNode:
         """Of the scenario that runs now. A replay has its inputs already."""
         gates = self.sim.scenario.lockstep if self._takes_inputs else ()
         check_gates(self.sim)
-        self.lockstep, self.runner.may_step = None, None
+        self.lockstep = None
         if gates:
             self.use_gates(gates)
 
     def use_gates(self, gates: Sequence[Gate]) -> Lockstep:
         """From now on, time stops at these."""
         self.lockstep = lockstep = Lockstep(gates, self.runner, self.transport, self._send, self.warn)
-        self.runner.may_step = lockstep.may_step
         return lockstep
+
+    def _may_step(self) -> bool:
+        return not isinstance(self.lockstep, Lockstep) or self.lockstep.may_step()
 
     def observe(self, watcher: Gatekeeper) -> None:
         """Have messages and inputs go through it; no gate waits any more."""
         self.lockstep = watcher
-        self.runner.may_step = None
 
     def publish(self, messages: Sequence[Message]) -> None:
         if self.processes is not None:
@@ -189,7 +202,9 @@ class MicroSimNode:
             self._warn(topic, f"{topic}: ignored: {_MOST_WAITING:,} inputs already wait for the next tick")
             return
         try:
-            if robot in self.sim.robots and not kind.take(self.sim, robot, message):
+            with plugin_errors(f"input {kind.name}", kind):
+                is_ignored = robot in self.sim.robots and not kind.take(self.sim, robot, message)
+            if is_ignored:
                 counters, before = dict(self.sim.counters), self._counted
                 self._counted = counters
                 why = ", ".join(reason for reason, count in counters.items() if count != before.get(reason))
@@ -231,42 +246,37 @@ class MicroSimNode:
 
     # ---- control ----------------------------------------------------------------------------------------------------
 
-    def reset(self) -> None:
-        """Back to the start with the seed and the parameters set meanwhile."""
-        settings, sim = self.settings, self.sim
-        start = at_start(sim.initial_scenario, sim.scenario)
-        settings.follow(start)
-        if refusal := settings.use_pending():
-            text = f"what was set for this reset no longer fits and is not used: {refusal}"
-            self.transport.log("warn", text)
-            self.runner.note("warn", text)
-        if settings.scenario != start:
-            sim = Simulation(settings.scenario, sim.next_seed)
-        else:
-            sim.reset()
-        self._run(sim)
+    def _at_reset(self, start: Scenario) -> Scenario:
+        """With the parameters that were set for this reset."""
+        self.settings.follow(start)
+        if refusal := self.settings.use_pending(self.sim.next_seed):
+            self.warn(f"what was set for this reset no longer fits and is not used: {refusal}")
+        self._is_resetting = True
+        return self.settings.scenario
 
-    def load(self, scenario: Scenario) -> None:
-        """Continue with another scenario, from its start and with its seed. One that cannot run changes nothing."""
-        sim = Simulation(scenario)
-        check_gates(sim)
-        self.settings = ScenarioParameters(scenario)
-        self.runner.restart(sim)
-        self._subscribe()
-        self._set_gates()
-        self._run(sim)
+    def _follow_restart(self, sim: Simulation) -> None:
+        """Advertise before the first messages go out."""
+        if not self._is_resetting:  # another scenario was loaded
+            self.settings = ScenarioParameters(sim.scenario)
+            self._subscribe()
+            self._set_gates()
+        self._is_resetting = False
+        self._advertise()
+        self._show_parameters()
 
     def entities_changed(self) -> None:
         """Robots were spawned or deleted. Topics of deleted ones stay advertised and fall silent."""
         self._subscribe()
         self._advertise()
 
-    def _run(self, sim: Simulation) -> None:
-        """Advertise before the first messages go out."""
-        self.runner.restart(sim)
-        self.runner.pilot = self._pilot_for(sim)
-        self._advertise()
-        self.runner.hand_out(sim.step(0))
+    def _follow_jump(self) -> None:
+        """The simulation was put into another moment of its run, perhaps with other robots and settings."""
+        self.settings.follow(self.sim.scenario)
+        self.entities_changed()
+        self._show_parameters()
+
+    def _show_parameters(self) -> None:
+        sim = self.sim
         declared = {name: value for name, value in self.settings.values().items() if name in self._declared}
         self.transport.set_parameters({**declared, "scenario": sim.scenario.name, "seed": sim.seed})
 
@@ -315,6 +325,8 @@ class MicroSimNode:
         for topic in str(changes.get("step_waits_for", "")).split():
             if topic not in self._heard:
                 raise UsageError(unknown("no input topic", repr(topic), topic, sorted(self._heard)))
+        if "seed" in changes:
+            at_seed(self.sim.initial_scenario, int(changes["seed"]))  # where a robot cannot start, nothing is set
 
     def set_own(self, changes: Mapping[str, Any]) -> None:
         self._check_own(changes)
@@ -349,15 +361,29 @@ class Lateness:
         return {f"lateness_ms_{name}": f"{1e3 * late[round(share * last)]:.3f}" for name, share in shares.items()}
 
 
-def start_node(
-    transport: Transport,
-    scenario: Scenario | str | None,
-    seed: int | None = None,
-    rtf: float | None = None,
-    pilot_for: Callable[[Simulation], Pilot | None] = lambda sim: None,
-    takes_inputs: bool = True,
-) -> MicroSimNode:
-    """Scenario < parameters from --ros-args < the arguments given here. `pilot_for` makes what drives the robots."""
+@dataclass(frozen=True)
+class NodeStart:
+    """What a node starts with: scenario < parameters from --ros-args < what else was given."""
+
+    transport: Transport
+    settings: ScenarioParameters
+    seed: int | None
+    rtf: float
+    stepping: Mapping[str, Any]
+    problems: Sequence[str]  # with parameters; they were logged
+
+    def join(self, runner: Runner, takes_inputs: bool = True) -> MicroSimNode:
+        """The node of a run of this scenario."""
+        node = MicroSimNode(self.transport, runner, self.settings, takes_inputs)
+        node.set_own(self.stepping)
+        for problem in self.problems:
+            runner.note("warn", problem)
+        return node
+
+
+def read_start(
+    transport: Transport, scenario: Scenario | str | None, seed: int | None = None, rtf: float | None = None
+) -> NodeStart:
     problems: list[str] = []
 
     def warn(text: str) -> None:
@@ -380,13 +406,16 @@ def start_node(
     chosen_rtf = own.get("real_time_factor", usual_rtf) if rtf is None else rtf
     if "stamped_cmd_vel" in own:
         settings.set_stamped(bool(own["stamped_cmd_vel"]))
-    sim = Simulation(settings.scenario, chosen_seed)
-    runner = Runner(sim, _number("real_time_factor", chosen_rtf), pilot_for(sim))
-    node = MicroSimNode(transport, runner, settings, pilot_for, takes_inputs)
-    node.set_own({name: own[name] for name in _OF_STEPPING if name in own})
-    for problem in problems:
-        runner.note("warn", problem)
-    return node
+    stepping = {name: own[name] for name in _OF_STEPPING if name in own}
+    return NodeStart(transport, settings, chosen_seed, _number("real_time_factor", chosen_rtf), stepping, problems)
+
+
+def start_node(
+    transport: Transport, scenario: Scenario | str | None, seed: int | None = None, rtf: float | None = None
+) -> MicroSimNode:
+    """A run with nothing but its node."""
+    start = read_start(transport, scenario, seed, rtf)
+    return start.join(Runner(Simulation(start.settings.scenario, start.seed), start.rtf))
 
 
 def _apply(warn: Callable[[str], None], settings: ScenarioParameters, overrides: Mapping[str, Value]) -> None:

@@ -14,13 +14,15 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from microsim.documents.values import Model
+from microsim.documents.values import Model, in_degrees
+from microsim.documents.yaml_text import dotted
 from microsim.errors import ScenarioError, UsageError, did_you_mean
 from microsim.robots.robot import COMMON_SENSORS, Robot
 from microsim.ros2.transport import Parameter, Transport, Value
-from microsim.scenario import Scenario, load_scenario
+from microsim.scenario import Scenario
 from microsim.scenario.files import Places
 from microsim.scenario.live_changes import at_start
+from microsim.scenario.loading import at_seed, reloaded
 from microsim.sensors import SENSORS
 from microsim.sensors.plugin import PluginSensor
 from microsim.sensors.sensor import Sensor
@@ -141,10 +143,11 @@ class ScenarioParameters:
         pending = {**self.pending, **{name: value for name, value in changes.items() if name not in now}}
         document = self._written(self._document, now)
         try:
-            scenario = load_scenario(document) if now else self.scenario
+            scenario = reloaded(document, self.scenario) if now else self.scenario
             if pending:
                 start = at_start(first or scenario, scenario)
-                load_scenario(self._written(document if start == scenario else _with_switched_off(start), pending))
+                document_then = document if start == scenario else _with_switched_off(start)
+                reloaded(self._written(document_then, pending), scenario, starts=None)
         except ScenarioError as error:
             at_reset = f" (with {_list(pending)}, which the next reset puts into force)" if pending else ""
             return "; ".join(str(problem) for problem in error.problems) + at_reset
@@ -159,11 +162,13 @@ class ScenarioParameters:
                     block[path[-1]] = value
         return document
 
-    def start_with(self, changes: Mapping[str, Value]) -> str:
-        """Before the run: all take effect at once. Gives the reason if they cannot."""
+    def start_with(self, changes: Mapping[str, Value], seed: int | None = None) -> str:
+        """Before the run: all take effect at once. Gives the reason if they cannot, or not in the world of the seed."""
         document = self._written(self._document, changes)
         try:
-            self.scenario, self._document = load_scenario(document), document
+            scenario = reloaded(document, self.scenario, starts=None)
+            self.scenario = scenario if seed is None else at_seed(scenario, seed)
+            self._document = document
         except ScenarioError as error:
             return "; ".join(str(problem) for problem in error.problems)
         return ""
@@ -171,7 +176,7 @@ class ScenarioParameters:
     def set_stamped(self, stamped: bool) -> None:
         """Whether commands are TwistStamped: only before the node listens."""
         self._document["stamped_cmd_vel"] = stamped
-        self.scenario = load_scenario(self._document)
+        self.scenario = reloaded(self._document, self.scenario)
 
     def follow(self, scenario: Scenario) -> None:
         """The scenario was changed elsewhere, such as by a mission. What waits for a reset still does."""
@@ -184,13 +189,13 @@ class ScenarioParameters:
     def recall(self, memory: Any) -> None:
         self.scenario, self.pending, self._document = memory
 
-    def use_pending(self) -> str:
-        """At a reset, with the scenario that it starts from: pending changes take effect.
+    def use_pending(self, seed: int) -> str:
+        """At a reset, with the scenario that it starts from and its seed: pending changes take effect.
 
         Gives the reason if they no longer fit what changed since; then they are dropped.
         """
         pending, self.pending = self.pending, {}
-        refusal = self.start_with(pending) if pending else ""
+        refusal = self.start_with(pending, seed) if pending else ""
         return refusal and f"{_list(pending)}: {refusal}"
 
 
@@ -273,9 +278,12 @@ def read_settings(transport: Transport, kind: type[Settings]) -> Settings:
         transport.log("warn", f"there is no parameter {name}{did_you_mean(name, list(kind.model_fields))}")
         del given[name]
     try:
-        return kind.model_validate(given)
+        settings = kind.model_validate(given)
     except ValidationError as error:
         raise UsageError(f"a parameter from --ros-args cannot be taken: {_reasons(error)}") from None
+    for message, path in in_degrees(settings):
+        transport.log("warn", f"{dotted(path)}: {message}")
+    return settings
 
 
 def changed(settings: Settings, changes: Mapping[str, Value]) -> Settings:

@@ -17,7 +17,6 @@ from microsim.engine.faults import of_target
 from microsim.errors import UsageError, os_errors
 from microsim.faults import FAULTS, NODE
 from microsim.runner import Runner, Watcher
-from microsim.scenario.fault_models import refuse_faults
 from microsim.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -138,11 +137,8 @@ _DONE: dict[tuple[Presence, Presence], str] = {
 }
 
 
-def start_nodes(command: str | None, node: MicroSimNode | None, runner: Runner, stack: ExitStack) -> None:
-    """What `--with` says; without it, refuse faults that need it."""
-    if command is None:
-        refuse_faults("a run without --with COMMAND", runner.sim.scenario, "node")
-        return
+def start_nodes(command: str, node: MicroSimNode | None, runner: Runner, stack: ExitStack) -> None:
+    """What `--with` says."""
     if node is None:
         raise UsageError("--with starts a ROS 2 node: leave out --transport none and --rtf 0")
     node.processes = stack.enter_context(NodeProcess(command, lambda text: runner.note("info", text)))

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from microsim.engine.calls import address_of, sample_address
+from microsim.engine.calls import sample_address
+from microsim.engine.compiled_tick import NEVER, Call, CompiledOutput, Slot
 from microsim.engine.faults import Health
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.geometry import Array
-from microsim.engine.output_table import DUE, NEVER, Call, CompiledOutput, Slot
 from microsim.engine.physics import Fleet, Physics
 from microsim.engine.pipeline import Output, Periodic
+from microsim.engine.records import address_of
 from microsim.engine.schedule import Schedule
 from microsim.engine.world import World
 from microsim.messages import Prepared, encoders
@@ -67,7 +68,7 @@ class NodeRun(Run):
         message = Prepared(topic.type, encoders.transforms_message(pairs))
         slots = []
         for index, (_, _, call) in enumerate(transforms):
-            offset, size = message.place(f"transforms[{index}].transform.translation.x")
+            offset, size = message.place(f"transforms[{index}].transform.translation.x", 7)
             slots.append(Slot(offset, size, call.reading, 0, 7))
         self.compiled(topic, hz, message, [call for _, _, call in transforms], slots)
 
@@ -149,7 +150,7 @@ class NodeSimulation(Simulation):
 
     def _hold(self) -> None:
         for topic in self._held & set(self._rows):
-            self._tables.rows[self._rows[topic], DUE] = NEVER
+            self._tables.rows[self._rows[topic]].due = NEVER
 
     @property
     def outbox(self) -> Outbox:
@@ -184,10 +185,10 @@ class NodeSimulation(Simulation):
                 output = self._tables.outputs[row]
                 assert output is not None
                 assert output.trigger is not None  # small nodes have no late outputs
-                self._tables.rows[row, DUE] = output.trigger.next_tick(self.tick + 1)
+                self._tables.rows[row].due = output.trigger.next_tick(self.tick + 1)
 
     def send_next(self, topics: Iterable[str]) -> None:
         """At the next tick, whether due or not; not those that are held."""
         for topic in topics:
             if topic in self._rows and topic not in self._held:
-                self._tables.rows[self._rows[topic], DUE] = 0
+                self._tables.rows[self._rows[topic]].due = 0

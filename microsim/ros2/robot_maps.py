@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -231,7 +232,9 @@ def read_grey(file: Path) -> tuple[npt.NDArray[np.uint16], int]:
     except UnidentifiedImageError:
         message = f"{file}: expected a grey PGM image (P5 or P2); convert other formats to PGM"
         raise MapError(Problem(message)) from None
-    except (Image.DecompressionBombError, OSError, ValueError, SyntaxError, OverflowError, MemoryError) as error:
+    except MemoryError:
+        raise MapError(Problem(f"{file}: does not fit into memory")) from None
+    except (Image.DecompressionBombError, OSError, ValueError, SyntaxError, OverflowError) as error:
         raise MapError(Problem(f"{file}: not a readable PGM image: {error}")) from None
     return np.clip(pixels, 0, white).astype(np.uint16), white
 
@@ -253,6 +256,7 @@ _REPEAT = {"once": discs.ONCE, "loop": discs.LOOP, "back_and_forth": discs.BACK_
 _KINDS = ("path", "walk", "at")
 
 Seconds = Annotated[Finite, Field(ge=0, le=1e9)]
+SHORTEST_M = 1e-3  # of a path that is repeated: how often it was must be a number of 64 bits
 Speed = Annotated[Finite, Field(ge=0, le=1e3)]
 
 
@@ -306,6 +310,9 @@ class Obstacle(Model):
         if len(given) != 1:
             found = " and ".join(given) or "none"
             fail([detail(f"expected one of the keys {', '.join(_KINDS)}, found {found}", *given[1:2], at_key=True)])
+        length_m = sum(math.dist(*pair) for pair in pairwise(self.path or ()))
+        if self.repeat != "once" and 0.0 < length_m < SHORTEST_M:
+            fail([detail(f"expected a path of at least {SHORTEST_M:g} m to repeat, found {length_m:g} m", "path")])
         if given != ["path"]:
             strange = [key for key in ("speed", "repeat", "start_s") if key in self.model_fields_set]
             if strange:

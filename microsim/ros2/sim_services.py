@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from microsim import messages as wire
 from microsim.documents.yaml_text import read_yaml
 from microsim.engine.timekeeper import NS_PER_S
-from microsim.errors import MicroSimError, did_you_mean
+from microsim.errors import MicroSimError, ScenarioError, did_you_mean
 from microsim.messages import fill
 from microsim.messages.topics import Qos
 from microsim.paths import scenario_names, world_names
@@ -55,7 +55,7 @@ class SimServices:
         self._ahead = 0  # ticks since the subscribers were last known to have received everything
         self._give_up_s: float | None = None  # when the step that waits for them is refused
         self._left = 0  # ticks of a step that waits for nodes at a gate
-        self.offer("/sim/reset", ("std_srvs/srv/Empty",), lambda request, response: node.reset())
+        self.offer("/sim/reset", ("std_srvs/srv/Empty",), lambda request, response: node.runner.reset())
         self.offer("/sim/pause", SET_BOOL, self._on_pause)
         self.offer("/sim/set_seed", SET_INT, self._on_set_seed)
         self.offer("/sim/step", SET_INT, lambda request, response: self._on_step(int(request.data), response))
@@ -88,7 +88,11 @@ class SimServices:
         response.success, response.message = True, "paused" if request.data else "running"
 
     def _on_set_seed(self, request: Any, response: Any) -> None:
-        self._node.sim.set_seed(int(request.data))
+        try:
+            self._node.sim.set_seed(int(request.data))
+        except ScenarioError as error:
+            response.success, response.message = False, str(error)
+            return
         response.success, response.message = True, f"seed {int(request.data)} takes effect at the next reset"
 
     def _on_step(self, ticks: int, response: Any) -> None:
@@ -320,7 +324,7 @@ class SimulationInterfaces(EntityServices):
             self.stopped = False
         elif wanted == STOPPED:
             self._stop()
-            self.node.reset()
+            self.node.runner.reset()
         else:
             return result(INCORRECT_TRANSITION, f"state {wanted} cannot be requested; there are 0 to 3")
         return result()
@@ -338,7 +342,7 @@ class SimulationInterfaces(EntityServices):
     def reset_simulation(self, request: Any) -> Answer:
         scope, everything = int(request.scope), SCOPE_TIME | SCOPE_STATE | SCOPE_SPAWNED
         if not scope or scope & everything == everything or (scope == everything - SCOPE_SPAWNED and not self.spawned):
-            self.node.reset()
+            self.node.runner.reset()
             self.info.clear()
             return result()
         if scope & SCOPE_TIME or scope & ~everything:
@@ -382,7 +386,7 @@ class SimulationInterfaces(EntityServices):
             if isinstance(document, Mapping) and document.get("plugins"):
                 return result(UNSUPPORTED, "a scenario sent over the network may not name plug-in folders")
             scenario = load_scenario(document)
-            self.node.load(scenario)
+            self.node.runner.load(scenario)
         except MicroSimError as error:
             return result(PARSE_ERROR, str(error))
         self._stop()

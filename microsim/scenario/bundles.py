@@ -18,9 +18,9 @@ from pydantic import Field
 
 from microsim.documents.values import Model, show
 from microsim.errors import BundleError, Problem, ScenarioError, UsageError
-from microsim.paths import data_folder, scenario_names, world_names
+from microsim.paths import data_folder, located, portable, scenario_names, world_folder, world_names
 from microsim.robots.robot import COMMON_SENSORS, Robot, class_for_name, robot_class
-from microsim.scenario.files import locate, located
+from microsim.scenario.files import locate
 from microsim.sensors.sensor import OwnSplats
 
 if TYPE_CHECKING:
@@ -56,16 +56,21 @@ def load_world(path: str, folders: Sequence[Path] = ()) -> tuple[Bundle, str, st
     """(the bundle, its hash, its path for others); BundleError lists what is wrong with it."""
     from microsim.bundle import find_bundle, load_bundle
 
-    beside = locate(path, folders)
-    root = find_bundle(beside if beside is not None and path not in world_names() else path).resolve()
+    root = find_bundle(_place_of(path, folders)).resolve()
     key = (root, *_signature(root))
     if key not in _loaded:
         bundle = load_bundle(root)
         _loaded.clear()
         _loaded[key] = bundle, content_hash(bundle)
-    shipped = data_folder().resolve() / "worlds"
-    portable = f"worlds/{root.name}" if root.parent == shipped else str(root)
-    return *_loaded[key], portable
+    return *_loaded[key], portable(root)
+
+
+def _place_of(path: str, folders: Sequence[Path]) -> str | Path:
+    """Where the bundle is. A folder with the name of a shipped world counts if it is a world."""
+    places = [place for folder in folders if (place := locate(path, [folder])) is not None]
+    if path in world_names():
+        places = [*(place for place in places if (place / "world.yaml").is_file()), world_folder(path)]
+    return places[0] if places else path
 
 
 def is_world(source: str | Path) -> bool:

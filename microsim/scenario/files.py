@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from microsim.documents.values import Model, describe_error, show
+from microsim.documents.values import Model, describe_error, in_degrees, show
 from microsim.documents.yaml_text import MAX_BYTES, Document, dotted, read_yaml
 from microsim.documents.yaml_text import Path as KeyPath
-from microsim.errors import Problem, ScenarioError, did_you_mean, unknown
-from microsim.paths import data_folder, mission_names, scenario_file, scenario_names
+from microsim.errors import Problem, ScenarioError, did_you_mean, unknown, warn_of
+from microsim.paths import data_folder, located, mission_names, scenario_file, scenario_names
 
 SUFFIXES = (".yaml", ".yml", ".json")
 Found = TypeVar("Found", bound=Model)
@@ -95,21 +96,10 @@ def search_folders(file: Path | None) -> list[Path]:
 def locate(name: str, folders: Iterable[Path]) -> Path | None:
     """The first place where there is such a file or folder."""
     for folder in folders:
-        path = folder / name
+        path = located(name, folder)
         if _exists(path):
             return path.resolve()
     return None
-
-
-def portable(path: Path) -> str:
-    """An absolute path; for shipped data, one that means the same wherever MicroSim is installed."""
-    shipped = data_folder().resolve()
-    return path.relative_to(shipped).as_posix() if path.is_relative_to(shipped / "scenarios") else str(path)
-
-
-def located(name: str) -> Path:
-    """The path of what `portable` named."""
-    return data_folder() / name
 
 
 _KEY = "[key]"  # pydantic's mark for an error about a key of a mapping
@@ -171,9 +161,17 @@ def model_of(kind: type[Found], data: Any, places: Places, refusal: type[Scenari
         keys = ", ".join(kind.key_names())
         raise refusal(places.problem(f"expected a mapping with any of the keys {keys}, found {show(data)}", ()))
     try:
-        return kind.model_validate(data, context=context)
+        model = kind.model_validate(data, context=context)
     except ValidationError as error:
         raise refusal(in_order(places.problems(error, data, lambda path: path))) from None
+    warn_of_angles(model, places)
+    return model
+
+
+def warn_of_angles(model: Model, places: Places, original: Callable[[KeyPath], KeyPath] = lambda path: path) -> None:
+    """Of those that are probably in degrees; `original` gives the place in the text of a location in the data."""
+    for message, path in in_degrees(model):
+        warn_of(replace(places.problem(message, original(path)), is_warning=True))
 
 
 def has_key_of(file: Path, keys: Iterable[str]) -> bool:

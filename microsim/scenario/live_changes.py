@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 from microsim.documents.values import Model
 from microsim.engine.world import CLASS_NAMES, FIRST_OBJECT, FIRST_OBSTACLE, FIRST_ROBOT
-from microsim.errors import UsageError, unknown
+from microsim.errors import UsageError, show, unknown
 from microsim.robots.robot import Robot
 from microsim.scenario.bundles import bundle_of
-from microsim.scenario.loading import load_scenario
+from microsim.scenario.loading import reloaded
 from microsim.scenario.models import Scenario
 from microsim.scenario.scene import build_world
 from microsim.scenario.world_models import OBSTACLES, Box, Cylinder
@@ -58,6 +58,11 @@ def entities_of(scenario: Scenario) -> dict[str, Entity]:
     return found
 
 
+def obstacle_names(scenario: Scenario) -> tuple[str, ...]:
+    """In the order of `obstacles`: what contacts with them are called."""
+    return tuple(name for name, entity in entities_of(scenario).items() if not isinstance(entity, Robot))
+
+
 def instances_of(scenario: Scenario) -> dict[int, tuple[str, str]]:
     """What masks of cameras can show: number -> name and class, see `engine.world`."""
     found, count = {}, len(scenario.robots)
@@ -76,12 +81,12 @@ def with_entity(scenario: Scenario, name: str, block: Any) -> Scenario:
     if name in entities_of(scenario):
         raise UsageError(f"there is already an entity {name!r}")
     given = dict(block) if isinstance(block, Mapping) else block.model_dump(by_alias=True, exclude_unset=True)
-    data = scenario.to_dict()
+    data = scenario.written_out().to_dict()
     if given.get("type") in OBSTACLES:
         data["obstacles"] = [*data["obstacles"], {**given, "name": name}]
     else:
         data["robots"] = {**data["robots"], name: given}
-    return load_scenario(data)
+    return reloaded(data, scenario, starts=(name,))
 
 
 def without_entity(scenario: Scenario, name: str) -> Scenario:
@@ -89,18 +94,19 @@ def without_entity(scenario: Scenario, name: str) -> Scenario:
     found = entities_of(scenario)
     if name not in found:
         raise UsageError(unknown("there is no entity", repr(name), name, found))
-    data = scenario.to_dict()
+    data = scenario.written_out().to_dict()
     if name in scenario.robots:
         del data["robots"][name]
         data["faults"] = [each for each in data["faults"] if not each["target"].startswith(f"{name}/")]
     else:
         data["obstacles"] = _named(found, {name: None})
-    return load_scenario(data)
+    return reloaded(data, scenario)
 
 
 def with_obstacle_at(scenario: Scenario, name: str, center: tuple[float, float, float]) -> Scenario:
     found = entities_of(scenario)
-    return load_scenario({**scenario.to_dict(), "obstacles": _named(found, {name: center})})
+    data = {**scenario.written_out().to_dict(), "obstacles": _named(found, {name: center})}
+    return reloaded(data, scenario)
 
 
 def _named(entities: Mapping[str, Entity], moved: Mapping[str, tuple[float, float, float] | None]) -> list[Model]:
@@ -115,9 +121,10 @@ def _named(entities: Mapping[str, Entity], moved: Mapping[str, tuple[float, floa
 def at_start(first: Scenario, now: Scenario) -> Scenario:
     """The scenario after a reset: settings as they are now, entities as in the first one."""
     robots = {name: _kept(robot, now.robots.get(name)) for name, robot in first.robots.items()}
-    if first.obstacles == now.obstacles and robots == now.robots:
+    if first.obstacles == now.obstacles and [*robots.items()] == [*now.robots.items()]:  # in this order
         return now
-    return now.model_copy(update={"robots": robots, "obstacles": first.obstacles, "faults": first.faults})
+    lists = {"obstacles": first.obstacles, "features": first.features, "faults": first.faults}
+    return now.model_copy(update={"robots": robots, **lists}).with_world_seed(first._world_seed, first._layout)
 
 
 def _kept(first: Robot, now: Robot | None) -> Robot:
@@ -125,10 +132,21 @@ def _kept(first: Robot, now: Robot | None) -> Robot:
     return now if now is not None and is_same else first
 
 
-def differ_in_entities(first: Scenario, second: Scenario) -> bool:
-    """Whether they differ in nothing else."""
-    keys = ("robots", "obstacles", "faults")
-    return first.model_copy(update={key: getattr(second, key) for key in keys}) == second
+def difference(there: Scenario, here: Scenario) -> str:
+    """Where two scenarios first differ; empty: runs of them are the same."""
+    return "" if there is here else first_difference(there.to_dict(), here.to_dict())
+
+
+def first_difference(there: Any, here: Any, place: str = "") -> str:
+    """Of plain data. The order of keys counts: that of robots decides the order of messages. So does 60 or 60.0."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        parts = [(key, f"{place}.{key}".strip(".")) for key in {**there, **here}]
+        found = (first_difference(there.get(key), here.get(key), part) for key, part in parts)
+        return next(filter(None, found), "" if [*there] == [*here] else f"the order of {place or 'its keys'}")
+    if isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
+        pairs = enumerate(zip(there, here, strict=True))
+        return next(filter(None, (first_difference(*pair, f"{place}[{index}]") for index, pair in pairs)), "")
+    return "" if repr(there) == repr(here) else f"{place} is {show(there)} there and {show(here)} here"
 
 
 def check_room(before: Scenario, after: Scenario, place_of: Callable[[str], Sequence[float]]) -> None:

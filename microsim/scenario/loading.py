@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping
+import os
+import shlex
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +16,9 @@ from pydantic import ValidationError
 from microsim.documents.values import Model, show
 from microsim.documents.yaml_text import Path as KeyPath
 from microsim.documents.yaml_text import dotted
-from microsim.errors import BundleError, Problem, ScenarioError, UsageError, unknown
+from microsim.errors import BundleError, Problem, ScenarioError, UntrustedError, UsageError, unknown
+from microsim.paths import portable
+from microsim.registry import is_trusted
 from microsim.robots.robot import Robot
 from microsim.scenario.bundles import (
     WorldBundle,
@@ -32,16 +36,16 @@ from microsim.scenario.files import (
     find_scenario,
     in_order,
     locate,
-    portable,
     read_file,
     read_text,
     search_folders,
+    warn_of_angles,
 )
-from microsim.scenario.models import Scenario
-from microsim.scenario.plugins import Generated, insert, prepare
+from microsim.scenario.models import MAX_NAME, Scenario
+from microsim.scenario.plugins import Generated, insert, laid_out, prepare
 from microsim.scenario.randomised import check_randomize
 from microsim.scenario.scene import build_world, elevation, obstacle_shape, read_elevation
-from microsim.scenario.world_models import Box, Cylinder, ElevationFile, Map
+from microsim.scenario.world_models import Box, Cylinder, ElevationFile, HillsElevation, Map
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,19 +54,58 @@ if TYPE_CHECKING:
     from microsim.bundle import Bundle
 
 
-def load_scenario(source: str | Path | Mapping[str, Any] | Scenario) -> Scenario:
-    """The scenario of that name, path or content, complete and checked; ScenarioError lists all that is wrong."""
+def load_scenario(source: str | Path | Mapping[str, Any] | Scenario, starts: Collection[str] | None = None) -> Scenario:
+    """The scenario of that name, path or content, complete and checked; ScenarioError lists all that is wrong.
+
+    `starts`: robots whose starts must be free (None: all). In a run robots have left theirs.
+    """
     if isinstance(source, Scenario):
         return source
     if isinstance(source, (str, Path)):
         if is_world(source):
-            return _Loading({"world": str(source)}, None, Places()).run()
+            return _Loading({"world": str(source)}, None, Places()).run(starts)
         file = find_scenario(source)
         data, places = read_file(file)
-        return _Loading(data, file, places).run()
+        return _Loading(data, file, places).run(starts)
     if isinstance(source, Mapping):
-        return _Loading(_plain(source), None, Places()).run()
+        return _Loading(_plain(source), None, Places()).run(starts)
     raise ScenarioError(Problem(f"expected the name of a scenario, a path or a dict, found {type(source).__name__}"))
+
+
+def reloaded(data: Mapping[str, Any], before: Scenario, starts: Collection[str] | None = ()) -> Scenario:
+    """What became of a scenario's data; what is generated stays that of the run. `starts`: as in `load_scenario`."""
+    return _Loading(_plain(data), None, Places(), before._world_seed).run(starts)
+
+
+def follows_seed(scenario: Scenario) -> bool:
+    """Whether another seed has another world."""
+    return has_wild_hills(scenario) or (scenario.layout is not None and scenario.layout.follows_seed)
+
+
+def has_wild_hills(scenario: Scenario) -> bool:
+    """Whether there are hills without a seed of their own."""
+    hills = scenario.map.elevation
+    return scenario.world is None and isinstance(hills, HillsElevation) and hills.seed is None
+
+
+def at_seed(scenario: Scenario, seed: int) -> Scenario:
+    """The scenario in the world that a run with this seed has; ScenarioError where a robot cannot start in it."""
+    if seed == scenario.world_seed or not follows_seed(scenario):
+        return scenario
+    layout = scenario.layout
+    made = scenario.with_world_seed(seed, scenario._layout)
+    if layout is not None and layout.follows_seed:
+        made = laid_out(made, layout.written, seed)
+    found = check_starts(made, elevation(made)) if made.world is None else check_bundle_starts(made)
+    problems = [Problem(f"seed {seed}: {message}", dotted(path)) for message, path in found]
+    if problems:
+        raise ScenarioError(problems)
+    return made
+
+
+def _name_of(file: Path) -> str:
+    """Of a scenario that does not name itself: that of its file, in text that can be sent."""
+    return file.resolve().stem.encode(errors="replace").decode()[:MAX_NAME]
 
 
 def _plain(value: Any, path: KeyPath = ()) -> Any:
@@ -88,8 +131,9 @@ def _plain(value: Any, path: KeyPath = ()) -> Any:
 class _Loading:
     """The steps from data to a scenario; each adds the problems it finds."""
 
-    def __init__(self, data: Any, file: Path | None, places: Places) -> None:
+    def __init__(self, data: Any, file: Path | None, places: Places, world_seed: int | None = None) -> None:
         self.data = data
+        self.world_seed = world_seed
         self.file = file
         self.places = places
         self.folders = search_folders(file)
@@ -97,16 +141,17 @@ class _Loading:
         self.bundle: Bundle | None = None
         self.world: WorldBundle | None = None
 
-    def run(self) -> Scenario:
+    def run(self, starts: Collection[str] | None) -> Scenario:
         self.top_level()
         plugin_folders = self.plugin_folders()
-        data, generated, found = prepare(self.in_world(self.data), plugin_folders)
+        data, generated, found = prepare(self.named(self.in_world(self.data)), plugin_folders)
         self.problems += [self.places.problem(*each) for each in found]
         scenario = self.validated(data, plugin_folders, generated)
         self.stop_if_wrong()
         assert scenario is not None
-        scenario = insert(scenario, generated)
-        self.starts(scenario)
+        warn_of_angles(scenario, self.places, generated.original)
+        scenario = insert(scenario.with_world_seed(self.world_seed), generated)
+        self.starts(scenario, starts)
         self.problems += [self.places.problem(*found) for found in (*check_randomize(scenario), *check_chaos(scenario))]
         self.stop_if_wrong()
         return scenario
@@ -126,7 +171,8 @@ class _Loading:
         names = self.data.get("plugins", ())
         if not isinstance(names, (list, tuple)):
             return ()
-        found = []
+        found: list[str] = []
+        untrusted: dict[int, Path] = {}
         for index, name in enumerate(names):
             if not isinstance(name, str) or not name:
                 continue
@@ -135,7 +181,27 @@ class _Loading:
                 self.problems.append(self.places.problem(f"no such folder: {show(name)}", ("plugins", index)))
             else:
                 found.append(portable(folder))
+                if not is_trusted(folder):
+                    untrusted[index] = folder
+        self.refuse(untrusted)
         return tuple(found)
+
+    def refuse(self, untrusted: Mapping[int, Path]) -> None:
+        """Without its plug-ins, nothing else can be said of the scenario."""
+        shown = {index: os.path.relpath(folder) for index, folder in untrusted.items()}
+        shown = {index: text if not text.startswith("..") else str(untrusted[index]) for index, text in shown.items()}
+        problems = [
+            self.places.problem(
+                f"plug-ins are code, and run only from folders that you name; if you trust this one, add "
+                f"--plugins {shlex.quote(text)}",
+                ("plugins", index),
+            )
+            for index, text in shown.items()
+        ]
+        if problems:
+            error = UntrustedError(problems)
+            error.folders = tuple(shown.values())
+            raise error
 
     def validated(
         self, data: Mapping[str, Any], plugin_folders: tuple[str, ...], generated: Generated
@@ -189,6 +255,10 @@ class _Loading:
         self.world = WorldBundle(path=portable_path, sha256=found)
         return with_bundle(data, self.bundle)
 
+    def named(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """With the name of the file, if neither the data nor the world that they name has one."""
+        return data if self.file is None else {"name": _name_of(self.file), **data}
+
     def elevation_alone(self) -> None:
         """Something else is wrong; report problems of the elevation file together with it."""
         with suppress(ValidationError):
@@ -213,9 +283,9 @@ class _Loading:
     def elevation_problem(self, message: str) -> None:
         self.problems.append(self.places.problem(message, ("map", "elevation", "file")))
 
-    def starts(self, scenario: Scenario) -> None:
+    def starts(self, scenario: Scenario, robots: Collection[str] | None) -> None:
         found = check_starts(scenario, elevation(scenario)) if self.bundle is None else check_bundle_starts(scenario)
-        self.problems += [self.places.problem(*each) for each in found]
+        self.problems += [self.places.problem(*each) for each in found if robots is None or each[1][1] in robots]
 
 
 # ---- what only shows when the world is laid out: starts outside the map, in the ground, inside an obstacle
@@ -302,11 +372,12 @@ def _in_cell(scenario: Scenario, robot: Robot, occupied: npt.NDArray[np.uint8]) 
 
 
 def _covers_cell(obstacle: Box | Cylinder, x: float, y: float, cell: float) -> bool:
-    near_x = min(max(obstacle.center[0], x), x + cell) - obstacle.center[0]
-    near_y = min(max(obstacle.center[1], y), y + cell) - obstacle.center[1]
-    if isinstance(obstacle, Cylinder):
-        return near_x * near_x + near_y * near_y < obstacle.radius * obstacle.radius
-    return abs(near_x) < obstacle.size[0] / 2 and abs(near_y) < obstacle.size[1] / 2
+    """Whether it overlaps the cell with its corner at x, y; a cell of 0 is that point."""
+    from microsim.engine.world import footprint, overlaps_cell
+
+    is_disc, half_x, half_y = footprint(obstacle_shape(obstacle))
+    from_x, from_y = obstacle.center[0] - x, obstacle.center[1] - y
+    return bool(overlaps_cell(0, 0, cell, from_x, from_y, half_x, half_y, is_disc))
 
 
 def _in_solid(scenario: Scenario, robot: Robot, heights: npt.NDArray[np.float64]) -> str:
@@ -357,7 +428,7 @@ def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
     document = {"chaos": None, **scenario.to_dict()}  # which is not written where there is none
     for path, value in changes.items():
         _write(document, path, copy.deepcopy(value))
-    return load_scenario(document)
+    return reloaded(document, scenario, starts=None)
 
 
 def full_path(scenario: Scenario, path: str) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     Field,
+    PrivateAttr,
     SerializeAsAny,
     ValidationError,
     ValidationInfo,
@@ -44,6 +45,8 @@ from microsim.scenario.world_models import Feature, Map, Obstacle
 from microsim.sensors.sensor import Sensor, SensorBlock
 
 Speed = Annotated[Finite, Field(ge=-1e4, le=1e4)]
+
+MAX_NAME = 200  # characters
 
 
 class Rssi(Model):
@@ -123,7 +126,9 @@ class Scenario(Model):
     def _repr_html_(self) -> str:
         return str(import_module("microsim.view.notebook").html_of(self))
 
-    name: Annotated[str, Field(strict=True, min_length=1, max_length=200)] = Field("default", description="Its name.")
+    name: Annotated[str, Field(strict=True, min_length=1, max_length=MAX_NAME)] = Field(
+        "unnamed", description="Its name. Without this key, a file's scenario has the name of the file."
+    )
     seed: Seed = Field(12345, description="Seed of all noise, any 64-bit integer.")
     physics_hz: Hertz = Field(60, description="Ticks per second of simulated time [Hz].")
     map: Map = Field(Map(), description="The grid, its relief and its surface; of a world bundle, what that says.")
@@ -153,6 +158,9 @@ class Scenario(Model):
     plugins: tuple[Annotated[str, Field(strict=True, min_length=1)], ...] = Field(
         (), description="Folders, relative to the scenario's, in which plug-ins are looked for."
     )
+
+    _layout: Any = PrivateAttr(None)  # a `plugins.Layout`: what generators made, and from what
+    _world_seed: int | None = PrivateAttr(None)  # of the run; None: the scenario's
 
     @field_validator("world", mode="before")
     @classmethod
@@ -246,8 +254,36 @@ class Scenario(Model):
             for name, block in settings.all_sensors().items():
                 yield robot, name, block, sensor_of(block, name, self.plugins)
 
+    @property
+    def world_seed(self) -> int:
+        """The seed of what is generated and names none of its own: that of the run, before a run the scenario's."""
+        return self.seed if self._world_seed is None else self._world_seed
+
+    @property
+    def layout(self) -> Any:
+        """What generators made, if all of it is still there as they made it; else None."""
+        is_whole = self._layout is not None and self._layout.is_made_of(self)
+        return self._layout if is_whole else None
+
+    def with_world_seed(self, seed: int | None, layout: Any = None) -> Scenario:
+        """A copy that says from which seed and entries its generated parts come."""
+        copy = self.model_copy()
+        copy._world_seed, copy._layout = None if seed == self.seed else seed, layout
+        return copy
+
+    def written_out(self) -> Scenario:
+        """With what its generators made in their place."""
+        return self if self._layout is None else self.with_world_seed(self._world_seed)
+
     def to_dict(self) -> dict[str, Any]:
-        """The complete scenario, every default written out, as plain data that `load_scenario` takes back."""
+        """The complete scenario, every default written out, as plain data that `load_scenario` takes back.
+
+        Generators stay entries of the lists, so that they follow the seed; `written_out()` has what they made.
+        """
+        layout = self.layout
+        if layout is not None:
+            rest = self.model_copy(update=dict.fromkeys(layout.written, ())).written_out()
+            return {**rest.to_dict(), **layout.data()}
         data = self.model_dump(mode="json", by_alias=True)
         unset: dict[str, Any] = {"randomize": None, "collisions": "document", "lockstep": [], "chaos": None}  # younger
         return {key: value for key, value in data.items() if key not in unset or value != unset[key]}

@@ -5,6 +5,7 @@ Plug-ins written for version 0.1 import `Generator` and `Sensor` from here.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,8 +14,8 @@ from pydantic import ValidationError
 
 from microsim.documents.values import describe_error, show, unknown
 from microsim.documents.yaml_text import Path, dotted
-from microsim.errors import PluginError
 from microsim.generators import GENERATORS, Dice, Generator
+from microsim.plugin_errors import plugin_error
 from microsim.scenario.models import Scenario
 from microsim.scenario.world_models import FEATURES, OBSTACLES
 from microsim.sensors.plugin import check_options
@@ -35,6 +36,39 @@ class Entry:
     index: int  # in that list, as written
     generator: Generator
     options: Any
+    block: Mapping[str, Any]  # as written
+
+    @property
+    def seed(self) -> int | None:
+        """Of its own; None: it follows the run."""
+        seed: int | None = getattr(self.options, "seed", None)
+        return seed
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The lists of a scenario with generators: as written, and with what they made in the place of each entry."""
+
+    written: Mapping[str, tuple[Any, ...]]  # by list: elements and entries
+    made: Mapping[str, tuple[Any, ...]]  # by list: elements
+
+    @property
+    def follows_seed(self) -> bool:
+        return any(isinstance(each, Entry) and each.seed is None for some in self.written.values() for each in some)
+
+    def is_made_of(self, scenario: Scenario) -> bool:
+        """Whether nothing was spawned, moved or deleted since."""
+        return all(getattr(scenario, key) == made for key, made in self.made.items())
+
+    def data(self) -> dict[str, list[Any]]:
+        """The lists as written, with every default."""
+        return {key: [_plain_data(each) for each in written] for key, written in self.written.items()}
+
+
+def _plain_data(element: Any) -> Any:
+    if isinstance(element, Entry):
+        return copy.deepcopy(dict(element.block))
+    return element.model_dump(mode="json", by_alias=True)
 
 
 @dataclass
@@ -83,7 +117,7 @@ def _prepare_entry(
             (describe_error(each), (key, index, *each["loc"]), bool(each.get("ctx", {}).get("at_key")))
             for each in error.errors(include_url=False)
         ]
-    generated.entries.append(Entry(key, index, generator, options))
+    generated.entries.append(Entry(key, index, generator, options, block))
     return []
 
 
@@ -91,45 +125,55 @@ def insert(scenario: Scenario, generated: Generated) -> Scenario:
     """The scenario with what its generators make, each in the place of its entry."""
     if not generated.entries:
         return scenario
-    made: dict[str, list[tuple[tuple[int, int], Any]]] = {
-        key: [
-            ((generated.kept[key][place] if key in generated.kept else place, 0), each)
-            for place, each in enumerate(getattr(scenario, key))
-        ]
-        for key in _LISTS
-    }
-    for entry in generated.entries:
-        for number, element in enumerate(_run(entry, scenario)):
-            key = "obstacles" if element.type in OBSTACLES else "features"
-            made[key].append(((entry.index, number), element))
+    written: dict[str, tuple[Any, ...]] = {}
+    for key in _LISTS:
+        elements, entries = (
+            iter(getattr(scenario, key)),
+            {each.index: each for each in generated.entries if each.key == key},
+        )
+        places = sorted([*generated.kept.get(key, range(len(getattr(scenario, key)))), *entries])
+        written[key] = tuple(entries[place] if place in entries else next(elements) for place in places)
+    return laid_out(scenario, written, scenario.world_seed)
+
+
+def laid_out(scenario: Scenario, written: Mapping[str, tuple[Any, ...]], seed: int) -> Scenario:
+    """The scenario with what its generators make of a seed; those with a seed of their own take that."""
+    made: dict[str, list[tuple[tuple[int, int], Any]]] = {key: [] for key in _LISTS}
+    for key, elements in written.items():
+        for place, element in enumerate(elements):
+            if not isinstance(element, Entry):
+                made[key].append(((place, 0), element))
+                continue
+            for number, each in enumerate(_run(element, scenario, seed)):
+                made["obstacles" if each.type in OBSTACLES else "features"].append(((place, number), each))
     in_place = {key: tuple(each for _, each in sorted(pairs, key=lambda pair: pair[0])) for key, pairs in made.items()}
-    return scenario.model_copy(update=in_place)
+    copied = scenario.model_copy(update=in_place)
+    return copied.with_world_seed(scenario._world_seed, Layout(written, in_place))
 
 
-def _run(entry: Entry, scenario: Scenario) -> list[Any]:
-    seed = getattr(entry.options, "seed", None)
-    dice = Dice(scenario.seed if seed is None else seed, entry.generator.name, entry.index)
+def _run(entry: Entry, scenario: Scenario, seed: int) -> list[Any]:
+    dice = Dice(seed if entry.seed is None else entry.seed, entry.generator.name, entry.index)
     who = f"generator {entry.generator.name!r} ({dotted((entry.key, entry.index))})"
     try:
         elements = list(entry.generator.generate(entry.options, scenario.map, dice))
     except (Exception, SystemExit) as error:
-        raise PluginError(f"{who} failed: {type(error).__name__}: {error}") from error
+        raise plugin_error(error, f"{who} failed", entry.generator) from error
     if len(elements) > MAX_GENERATED:
-        raise PluginError(f"{who} made {len(elements):,} elements; expected at most {MAX_GENERATED:,}")
-    return [_element(who, number, each) for number, each in enumerate(elements)]
+        problem = f"{who} made {len(elements):,} elements; expected at most {MAX_GENERATED:,}"
+        raise plugin_error(problem, "", entry.generator)
+    return [_element(who, number, each, entry.generator) for number, each in enumerate(elements)]
 
 
-def _element(who: str, number: int, element: Any) -> Any:
+def _element(who: str, number: int, element: Any, generator: Generator) -> Any:
     kinds = {**OBSTACLES, **FEATURES}
     kind = element.get("type") if isinstance(element, Mapping) else None
     if kind not in kinds:
-        raise PluginError(
-            f"{who} made an unusable element {number}: expected a dict with a type, found {show(element)}"
-        )
+        problem = f"{who} made an unusable element {number}: expected a dict with a type, found {show(element)}"
+        raise plugin_error(problem, "", generator)
     try:
         return kinds[kind].model_validate(element)
     except ValidationError as error:
         reasons = "; ".join(
             f"{dotted(each['loc'])}: {describe_error(each)}" for each in error.errors(include_url=False)
         )
-        raise PluginError(f"{who} made an unusable element {number}, a {kind}: {reasons}") from None
+        raise plugin_error(f"{who} made an unusable element {number}, a {kind}: {reasons}", "", generator) from None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import AfterValidator, Field, ValidationError
 
-from microsim.documents.values import Finite, Height, Model, Probability, exactly, show
+from microsim.documents.values import Angle, Finite, Height, Model, Probability, exactly, show
 from microsim.documents.yaml_text import Path
 from microsim.engine.geometry import Array
 from microsim.engine.noise import stream_key, uniforms
@@ -34,6 +34,7 @@ def _rising(span: tuple[float, float]) -> tuple[float, float]:
 
 
 Span = Annotated[tuple[Finite, Finite], exactly(2, "[low, high]"), AfterValidator(_rising)]
+Directions = Annotated[tuple[Angle, Angle], exactly(2, "[low, high]"), AfterValidator(_rising)]
 
 
 class RandomStart(Model):
@@ -42,7 +43,7 @@ class RandomStart(Model):
     x: Span | None = Field(None, description="East, [low, high] [m].")
     y: Span | None = Field(None, description="North, [low, high] [m].")
     z: Span | None = Field(None, description="Height in the map frame of a robot that flies, [low, high] [m].")
-    yaw: Span | None = Field(None, description="Heading, [low, high] [rad].")
+    yaw: Directions | None = Field(None, description="Heading, [low, high] [rad].")
     gap_m: Height = Field(1.0, description="No occupied cell and no edge of the map is nearer than this [m].")
 
 
@@ -140,7 +141,7 @@ def _refused(scenario: Scenario, name: str, span: tuple[float, float]) -> str:
     from microsim.scenario.models import Scenario as Complete
 
     for end in span:
-        data = with_value(scenario, name.split("."), end).to_dict()
+        data = with_value(scenario.written_out(), name.split("."), end).to_dict()
         try:
             Complete.model_validate({**data, "randomize": None}, context={"plugins": scenario.plugins})
         except ValidationError as error:
@@ -213,15 +214,19 @@ def start_table(scenario: Scenario) -> Array:
 
 
 def _obstacles(scenario: Scenario, seed: int) -> tuple[Any, ...]:
+    """Those that are there, at their places and with the names that they have among all."""
+    from microsim.scenario.live_changes import obstacle_names
+
     chance = scenario.randomize.obstacles if scenario.randomize else None
     assert chance is not None
     table = obstacle_table(scenario)
     out = np.empty((table.shape[0], 3))
     starts, key = start_table(scenario), stream_key(seed, OBSTACLES)
     move_obstacles(table, starts, chance.shift_m, chance.keep_probability, chance.gap_m, key, out)
+    names = obstacle_names(scenario)
     return tuple(
-        obstacle.model_copy(update={"center": (x, y, obstacle.center[2])})
-        for obstacle, (x, y, is_there) in zip(scenario.obstacles, out.tolist(), strict=True)
+        obstacle.model_copy(update={"center": (x, y, obstacle.center[2]), "name": name})
+        for obstacle, name, (x, y, is_there) in zip(scenario.obstacles, names, out.tolist(), strict=True)
         if is_there
     )
 

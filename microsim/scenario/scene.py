@@ -7,6 +7,8 @@ come from + − × ÷ on single elements, so that they are the same bits on ever
 from __future__ import annotations
 
 import math
+import tokenize
+import warnings
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +24,8 @@ from microsim.engine.radio import PathLoss, RadioSettings
 from microsim.engine.timekeeper import Clock, exact_rate
 from microsim.engine.world import GROUND, TARGET, Mesh, Shape, World
 from microsim.errors import Problem, ScenarioError, UsageError, os_errors
+from microsim.paths import located
 from microsim.scenario.bundles import bundle_of
-from microsim.scenario.files import located
 from microsim.scenario.models import Scenario
 from microsim.scenario.world_models import (
     MAX_CELLS,
@@ -58,7 +60,7 @@ def elevation(scenario: Scenario) -> Array:
     if isinstance(described, ElevationFile):
         return read_elevation(located(described.file), (ny, nx))
     if isinstance(described, HillsElevation):
-        seed = described.seed if described.seed is not None else scenario.seed
+        seed = described.seed if described.seed is not None else scenario.world_seed
         return _hills(scenario.map, seed, described.amplitude_m, described.wavelength_m)
     return np.full((ny, nx), described.height_m, np.float64)
 
@@ -141,11 +143,19 @@ def read_elevation(file: Path, shape: tuple[int, int]) -> Array:
     with os_errors(f"{file}: cannot be read", lambda text: ScenarioError(Problem(text))):
         if not file.is_file():
             raise _refuse(file, "expected a regular file")
-        return reader(file, shape)
+        with np.errstate(all="ignore"), warnings.catch_warnings():  # what is broken is refused, not warned of
+            warnings.simplefilter("ignore")
+            return reader(file, shape)
 
 
 def _refuse(file: Path, message: str) -> ScenarioError:
     return ScenarioError(Problem(f"{file}: {message}"))
+
+
+_BROKEN_HEADER = (
+    *(ValueError, EOFError, SyntaxError, TypeError, RecursionError, MemoryError, OverflowError),
+    tokenize.TokenError,
+)
 
 
 def _read_npy(file: Path, shape: tuple[int, int]) -> Array:
@@ -153,7 +163,7 @@ def _read_npy(file: Path, shape: tuple[int, int]) -> Array:
     with file.open("rb") as stream:
         try:
             found, fortran, kind = _npy_header(stream)
-        except (ValueError, EOFError, SyntaxError, TypeError, RecursionError, MemoryError, OverflowError) as error:
+        except _BROKEN_HEADER as error:
             raise _refuse(file, f"not a .npy file of numbers: {' '.join(str(error).split())[:200]}") from None
         if kind.kind not in "fiu":
             raise _refuse(file, f"expected numbers, found values of type {kind}")
@@ -259,9 +269,11 @@ def build_world(scenario: Scenario) -> World:
     if scenario.world is None:
         heights = elevation(scenario)  # of a file or a seed, so that they may differ from those of the same map
         heights.flags.writeable = False
-    if _newest[:1] != [key] or not _are_same(heights, _newest[1].elevation):
-        _newest[:] = [key, _world_of(scenario, heights)]
-    world: World = _newest[1]
+    kept, found = (*_newest, None, None)[:2]  # another thread may replace it
+    if kept != key or not _are_same(heights, found.elevation):
+        found = _world_of(scenario, heights)
+        _newest[:] = [key, found]
+    world: World = found
     return world
 
 

@@ -50,7 +50,7 @@ class ElevationFile(Model):
         min_length=1,
         description="Height of each cell in metres, `.npy` or `.csv`, one row per y from south to north, one column "
         "per x; a file with one height everywhere fits a map of any size. Looked for beside the scenario, in the "
-        "folder above, in the current folder, in the shipped data.",
+        "folder above, in the current folder, in the shipped data; a loaded scenario names the file that was found.",
     )
 
 
@@ -65,7 +65,7 @@ class HillsElevation(Model):
     """Rolling hills, the same for the same seed on every machine."""
 
     generate: Literal["hills"] = Field("hills", description="Rolling hills by seed.")
-    seed: Seed | None = Field(None, description="Seed of the hills; null: the seed of the scenario.")
+    seed: Seed | None = Field(None, description="Seed of the hills; null: that of the run.")
     amplitude_m: Height = Field(4.0, description="The heights span exactly -amplitude_m to +amplitude_m [m].")
     wavelength_m: Length = Field(
         40.0, description="Distance between the largest hills; at least a thousandth of a cell [m]."

@@ -19,6 +19,7 @@ NS_PER_S = 1_000_000_000
 _JPEG_QUALITY = 90
 _NORMAL_BYTES = 12
 CHANNELS = {"image": 3, "depth": 4, "segmentation": 3, "instances": 2}  # bytes of a pixel in a reading, in this order
+_NUMBERS = {"depth": np.float32, "instances": np.uint16}  # of which a pixel is one
 ON_REQUEST = ("depth", "segmentation", "instances", "boxes", "normals")  # keys of `render`
 _MADE_FROM = {"boxes": "instances", "normals": "depth"}
 
@@ -27,6 +28,17 @@ def channels(block: Any) -> list[str]:
     """What a reading consists of: images side by side in each pixel."""
     wanted = {_MADE_FROM.get(kind, kind) for kind in ON_REQUEST if getattr(block.render, kind, False)}
     return [kind for kind in CHANNELS if kind == "image" or kind in wanted]
+
+
+def images_in(block: Any, readings: Any, xp: Any) -> dict[str, Any]:
+    """Readings (n, h, w, bytes) by kind, as `numpy` or `cupy` (xp) has them: views, where it can view parts of rows."""
+    kinds, start, found = channels(block), 0, {}
+    for kind in kinds:
+        part, start = readings[..., start : start + CHANNELS[kind]], start + CHANNELS[kind]
+        if kind in _NUMBERS:
+            part = (part if xp is np else xp.ascontiguousarray(part)).view(_NUMBERS[kind])[..., 0]
+        found[kind] = part
+    return found
 
 
 def _part(block: Any, kind: str) -> Callable[[Any], Any]:

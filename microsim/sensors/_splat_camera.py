@@ -24,7 +24,7 @@ from microsim.render.image_noise import ImageNoise
 from microsim.render.palette_camera import CameraModel
 from microsim.render.palette_camera import Renderer as PlainRenderer
 from microsim.render.render_options import render_request
-from microsim.render.renderer_choice import open_renderer
+from microsim.render.renderer_choice import open_renderer, report
 from microsim.render.segmentation import Labels
 from microsim.render.splat.activation import Floats, Splats, activate
 from microsim.render.splat.picture import (
@@ -90,9 +90,8 @@ class SplatScene:
         except Exception as error:  # CuPy's and the driver's errors have no common class
             if isinstance(self.renderer, CpuRenderer):
                 raise
-            render_request.say(
-                f"the GPU failed ({type(error).__name__}: {error}): splats are drawn on the CPU from now on"
-            )
+            text = f"the GPU failed ({type(error).__name__}: {error}): splats are drawn on the CPU from now on"
+            report(text, render_request.say)
             self.renderer = CpuRenderer(self.splats, self.workers)
             return self.renderer.pictures(shots)
 

@@ -44,7 +44,7 @@ from microsim.render.image_noise import ImageNoise
 from microsim.render.palette_camera import CameraModel, Renderer
 from microsim.render.palette_frame import FrameTable
 from microsim.sensors._camera_lens import Distortion, Intrinsics, Resolution, check_fisheye, lens_model
-from microsim.sensors._camera_messages import CHANNELS, FORMS, ON_REQUEST, channels
+from microsim.sensors._camera_messages import CHANNELS, FORMS, ON_REQUEST, channels, images_in
 from microsim.sensors.sensor import (
     DROPOUT,
     FAIL,
@@ -372,6 +372,7 @@ SENSOR = Sensor(
     faults=(DROPOUT, FAIL),
     display=Display("{width}×{height}  seen {age:.2f} s ago", layer="image", order=40),
     picture=image_now,
+    images=images_in,
     is_plain_camera=_is_plain,
     unbatchable=lambda settings, has_others: (
         "the camera {target} draws splats, in a batch only without other robots: write `render: plain`"

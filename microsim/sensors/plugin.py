@@ -14,6 +14,7 @@ from pydantic_core import InitErrorDetails
 from microsim.documents.values import detail, fail, under, unknown
 from microsim.engine.timekeeper import Trigger
 from microsim.errors import PluginError
+from microsim.plugin_errors import plugin_error
 from microsim.sensors.sensor import MountedSensor, Sensor, SensorContext
 
 
@@ -77,6 +78,7 @@ class PluginOutput:
     """Calls a plug-in's `update(dt)` every tick and sends what `publish()` gives when it is due."""
 
     context: SensorContext
+    kind: Sensor
     sensor: Any
     trigger: Trigger
     dt: float
@@ -87,7 +89,7 @@ class PluginOutput:
 
     def fire(self, tick: int, stamp_ns: int) -> None:
         self.context.now[0] = tick
-        with as_plugin_error(self.context):
+        with as_plugin_error(self.context, self.kind):
             if tick > 0:
                 self.sensor.update(self.dt)
             if tick >= self.next_message:
@@ -103,7 +105,7 @@ class PluginOutput:
 
     def recall(self, memory: Any, tick: int) -> None:
         if isinstance(memory, PluginMemory):
-            with as_plugin_error(self.context):
+            with as_plugin_error(self.context, self.kind):
                 self.sensor.recall(memory.values)
         elif memory is not None:
             theirs, sensor = memory
@@ -121,15 +123,17 @@ class PluginOutput:
             id(theirs.physics): ours.physics,
             id(theirs.physics.motions): ours.physics.motions,
         }
-        with as_plugin_error(ours):
+        with as_plugin_error(ours, self.kind):
             return copy.deepcopy(sensor, shared)
 
 
 @contextmanager
-def as_plugin_error(context: SensorContext) -> Iterator[None]:
+def as_plugin_error(context: SensorContext, kind: Sensor) -> Iterator[None]:
     """Whatever a third party's code raises is reported as that sensor's fault."""
     try:
         yield
+    except PluginError:
+        raise
     except Exception as error:  # a plug-in's code can raise anything
-        place = f"sensor {context.robot}/{context.sensor} failed at tick {context.tick}"
-        raise PluginError(f"{place}: {type(error).__name__}: {error}") from error
+        who = f"sensor {context.robot}/{context.sensor} failed at tick {context.tick}"
+        raise plugin_error(error, who, kind) from error

@@ -7,8 +7,10 @@ batches; one with an instrument runs in Python at its own ticks, unless its read
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -17,8 +19,10 @@ from pydantic import Field
 from pydantic_core import InitErrorDetails
 
 from microsim.documents.values import VARIES, Hertz, Model, PointXYZ, RollPitchYaw, Switch
+from microsim.engine.compiled import plain
 from microsim.engine.components import FixedMount
 from microsim.engine.motion import Motion, mounted_at
+from microsim.errors import show, unknown
 from microsim.messages.topics import DEFAULT_QOS, Qos
 
 if TYPE_CHECKING:
@@ -265,9 +269,9 @@ class Sensor:
     # the instrument form
     instrument: Callable[[SensorContext], Instrument] | None = None
     shape: Callable[[SensorContext], tuple[int, ...]] | None = None  # of a reading, where that is fixed
-    picture: Callable[[SensorContext, int], npt.NDArray[np.uint8]] | None = (
-        None  # what it sees at a tick, without noise
-    )
+    # of a camera: what it sees at a tick, without noise; images by kind, as below
+    picture: Callable[[SensorContext, int], npt.NDArray[np.uint8]] | None = None
+    images: Callable[[Any, Any, Any], dict[str, Any]] | None = None  # (settings, readings of a batch, numpy or cupy)
     # whether batches can draw it on their GPU, by its settings, the world, and whether there are other robots
     is_plain_camera: Callable[[Any, World, bool], bool] = lambda settings, world, has_others: False
     on_failure: Literal["repeat", "empty"] = "repeat"  # what is sent while it fails: the last reading, or nothing in it
@@ -283,6 +287,23 @@ class Sensor:
     unbatchable: Callable[[Any, bool], str] = lambda settings, has_others: ""
     display: Display = Display()
     position: int = 1000  # among the topics of a tick; plug-ins come last
+
+    def __post_init__(self) -> None:
+        """Refuse what would be noticed late, or not at all."""
+        kernels = {"sample": self.sample, "sample_many": self.sample_many, "track": self.track}
+        for key, kernel in kernels.items():
+            if kernel is not None and not is_function(kernel):
+                raise TypeError(f"{key}: expected a function, found {show(kernel)}")
+        given: dict[str, Any] = {"reading": self.reading, "memory": self.memory}
+        for key, names in given.items():
+            if isinstance(names, str) or not all(isinstance(name, str) for name in _items(names)):
+                raise TypeError(f"{key}: expected names, found {show(names)}")
+        if self.settings is not None and not _is_block(self.settings):
+            raise TypeError(f"settings: expected a subclass of SensorBlock, found {show(self.settings)}")
+        if not all(isinstance(form, MessageForm) for form in _items(self.messages)):
+            raise TypeError(f"messages: expected a tuple of MessageForm, found {show(self.messages)}")
+        for form in self.messages:
+            check_topic(form.topic)
 
     @property
     def has_kernel(self) -> bool:
@@ -305,10 +326,34 @@ class Sensor:
         """Path in a message -> where its numbers begin in the reading, and how many there are."""
         count, names = 1 if self.size is None else self.size(context), list(self.reading)
         slots = form.slots(context) if callable(form.slots) else form.slots
+        for path, name in slots.items():
+            if name not in self.reading:
+                raise ValueError(f"{path}: {unknown('there is no reading', repr(name), name, names)}")
         return {path: (count * names.index(name), count) for path, name in slots.items()}
 
     def topic(self, form: MessageForm, robot: str, sensor: str) -> str:
         return form.topic.format(robot=robot, sensor=(self.path or sensor) if sensor == self.name else sensor)
+
+
+def check_topic(topic: str) -> None:
+    """Of a message of a sensor, with places for the names of robot and sensor."""
+    with_names = topic.replace("{robot}", "r").replace("{sensor}", "s")
+    if not re.fullmatch(r"(/[A-Za-z_][A-Za-z0-9_]*)+", with_names):
+        raise ValueError(f"expected a topic such as '/{{robot}}/{{sensor}}', found {topic!r}")
+
+
+def is_function(kernel: Any) -> bool:
+    """Whether it can be called as a kernel."""
+    return isinstance(plain(kernel), FunctionType)
+
+
+def _items(names: Any) -> Sequence[Any]:
+    """Of what should be a sequence; else one that it is not."""
+    return tuple(names) if isinstance(names, (Sequence, Mapping)) else (names, None)
+
+
+def _is_block(settings: Any) -> bool:
+    return isinstance(settings, type) and issubclass(settings, SensorBlock)
 
 
 def varies(model: type[BaseModel], key: str) -> bool:

@@ -28,7 +28,8 @@ from microsim.engine.radio import Link
 from microsim.errors import PluginError, UsageError, unknown
 from microsim.messages.outbox import Message
 from microsim.missions import MissionPilot
-from microsim.registry import Registry
+from microsim.plugin_errors import plugin_error, plugin_errors
+from microsim.registry import Registry, is_subclass
 from microsim.scenario.bundles import bundle_of
 from microsim.simulation import Simulation
 
@@ -100,7 +101,7 @@ def all_metrics(folders: Folders = ()) -> dict[str, type[Metric]]:
     """Every metric by name: the built-in ones, those in the folders, those of installed packages."""
     found = dict(METRICS)
     for plugin, place in _REGISTRY.plugins(folders):
-        if not isinstance(plugin, type) or not issubclass(plugin, Metric):
+        if not is_subclass(plugin, Metric):
             raise PluginError(f"{place}: expected METRIC = a subclass of Metric, found {plugin!r}")
         if plugin.kind not in (float, int, bool, str):
             raise PluginError(
@@ -122,15 +123,17 @@ _REGISTRY: Registry[Any] = Registry("METRIC", "", "microsim.metrics", "a subclas
 def watch(name: str, run: WatchedRun) -> Metric:
     """Start to measure a run; UsageError if the metric does not apply to this world."""
     found, robot = find_metric(name, run.sim.scenario.plugins), name.partition(".")[2]
-    able, world = found.able(run.sim), f"the scenario {run.sim.scenario.name!r}"
+    world = f"the scenario {run.sim.scenario.name!r}"
+    with plugin_errors(f"metric {name}", found):
+        able, problem = found.able(run.sim), found.problem(run.sim, run.pilot is not None)
     if robot and robot not in run.sim.robots:
         raise UsageError(unknown(f"{name}: {world} has no robot", repr(robot), robot, run.sim.robots))
-    problem = found.problem(run.sim, run.pilot is not None)
     if not problem and found.of_robots and (robot not in able if robot else not able):
         problem = f"it cannot measure {robot or ', '.join(run.sim.robots) or 'anything without a robot'}"
     if problem:
         raise UsageError(f"the metric {name!r} does not apply to {world}: {problem}")
-    return found(run, [robot] if robot else able)
+    with plugin_errors(f"metric {name}", found):
+        return found(run, [robot] if robot else able)
 
 
 def has_meaning(name: str, run: WatchedRun) -> bool:
@@ -147,7 +150,8 @@ def checked(metric: Metric, value: Any) -> Value:
     kind = float if type(plain) is int and metric.kind is float else type(plain)
     if plain is None or kind is metric.kind:
         return plain
-    raise PluginError(f"the metric {metric.name!r} returned {plain!r}; expected {metric.kind.__name__} or None")
+    problem = f"the metric {metric.name!r} returned {plain!r}; expected {metric.kind.__name__} or None"
+    raise plugin_error(problem, "", type(metric))
 
 
 # ---- robots ----------------------------------------------------------------------------------------------------------
@@ -448,7 +452,5 @@ class Digest(Metric):
 
 
 METRICS: Mapping[str, type[Metric]] = {  # the built-in ones
-    each.name: each
-    for each in list(vars().values())
-    if isinstance(each, type) and issubclass(each, Metric) and each.name
+    each.name: each for each in list(vars().values()) if is_subclass(each, Metric) and each.name
 }

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
-from microsim.errors import MicroSimError, UsageError
+from microsim.errors import MicroSimError, UntrustedError, UsageError
 from microsim.messages.outbox import Message
 from microsim.missions import Mission, MissionPilot, load_mission
 from microsim.missions.mission_file import RadioAction, RobotExpectation
-from microsim.recording.inputs import packed, plugin_hashes, unpacked
+from microsim.plugin_errors import reporting
+from microsim.recording.inputs import made_by_generators, packed, plugin_hashes, unpacked
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.loading import with_values
 from microsim.simulation import Simulation
@@ -36,8 +37,9 @@ class MetricRun:
         self.pilot = None if mission is None else MissionPilot(sim, mission)
         self.run = WatchedRun(sim, self.pilot)
         self._watches = {name: watch(name, self.run) for name in metrics}
-        self._looks = [each.look for each in self._watches.values() if each.look is not None]
-        self._hears = [each.hear for each in self._watches.values() if each.hear is not None]
+        watches = [(f"metric {name}", each) for name, each in self._watches.items()]
+        self._looks = [reporting(each.look, who, type(each)) for who, each in watches if each.look is not None]
+        self._hears = [reporting(each.hear, who, type(each)) for who, each in watches if each.hear is not None]
         self._block_start, self._trace = sim.tick, sim.trace(_BLOCK_TICKS) if self._looks else {}
 
     def __call__(self, messages: Sequence[Message]) -> None:
@@ -65,7 +67,8 @@ class MetricRun:
     def values(self) -> dict[str, Value]:
         if self._looks and self.run.sim.tick > self._block_start:
             self._look()
-        return {name: checked(each, each.value()) for name, each in self._watches.items()}
+        values = {name: reporting(each.value, f"metric {name}", type(each)) for name, each in self._watches.items()}
+        return {name: checked(each, values[name]()) for name, each in self._watches.items()}
 
 
 def run_one(
@@ -276,7 +279,7 @@ def scenario_content(scenario: Scenario) -> str:
     data["plugins"] = []
     if data.get("world"):
         data["world"]["path"] = ""  # its hash is another key
-    return content_of([data, plugin_hashes(scenario)])
+    return content_of([data, plugin_hashes(scenario), *made_by_generators(scenario)])
 
 
 def mission_data(mission: Mission) -> dict[str, Any]:
@@ -338,6 +341,8 @@ def _loaded(
     """From where it was given; by default by its name, which is enough for what is shipped or in this folder."""
     try:
         found = load(source.name if given is None else given)
+    except UntrustedError:
+        raise
     except MicroSimError as error:
         if given is not None:
             raise

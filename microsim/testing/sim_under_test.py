@@ -293,7 +293,7 @@ class SimUnderTest(Simulation):
             os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
             os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))
             parameters = ScenarioParameters(self.scenario)
-            self._node = MicroSimNode(open_transport(), self.runner, parameters, lambda sim: self._after_tick)
+            self._node = MicroSimNode(open_transport(), self.runner, parameters)
         return self._node
 
     # ---- the end -----------------------------------------------------------------------------------------------------
@@ -304,9 +304,9 @@ class SimUnderTest(Simulation):
             process.stop()
         self._processes = []
         if self._node is not None:
+            self._node.leave()
             self._node.transport.close()
             self._node = None
-            self.runner.poll = None
         self._recorder.close()
 
     def save_artefacts(self, folder: Path, failure: str) -> list[str]:

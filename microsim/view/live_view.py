@@ -46,6 +46,7 @@ class LiveView:
         self._timer: threading.Timer | None = None
         self._is_running = self._is_closed = False
         self._listener = sim.listeners.add(Listener(steps=self._on_step))
+        self._tick = sim.tick
         self.runner.pause(True)
         self._refresh()
 
@@ -95,6 +96,9 @@ class LiveView:
         if self._is_running:
             return  # the runner itself hands its messages out
         with self._lock:
+            if self.sim.tick < self._tick:
+                self.runner.restart(self.sim)  # it was reset, or went back in time
+            self._tick = self.sim.tick
             self.runner.hand_out(messages)
         self._refresh()
         if self._timer is None or not self._timer.is_alive():
@@ -109,6 +113,7 @@ class LiveView:
 
     def _reset(self, seed: int | None) -> None:
         self.sim.reset(seed)
+        self._tick = 0
         self.runner.restart(self.sim)
         self.runner.hand_out(self.sim.step(0) if self._is_running else _taken(self.sim))
 

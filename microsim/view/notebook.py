@@ -74,7 +74,8 @@ def _batch_html(batch: Any) -> str:
         state = batch.state(name)
         places[name] = np.stack([np.asarray(_on_host(state[axis]), np.float64) for axis in "xy"], axis=1)
     rows = [("worlds", f"{batch.n:,} on {batch.device}"), ("sensors", ", ".join(batch.sensors) or "none")]
-    return _page(f"{batch.scenario.name}, {batch.n:,} worlds", rows, batch.scenario, places, batch.ground.world)
+    world = batch.ground.world_of(0) if batch.ground.is_generated else batch.ground.world  # one of many
+    return _page(f"{batch.scenario.name}, {batch.n:,} worlds", rows, batch.scenario, places, world)
 
 
 def _on_host(values: Any) -> Any:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from microsim.bundle import load_bundle
 from microsim.bundle.drivable_geojson import covered_area_m2
 from microsim.cli import app
-from tests.browser_support import NOT_OURS, PATIENCE_MS, Run, open_panels
+from tests.browser_support import NOT_OURS, PATIENCE_MS, SLOW_SCREEN, Run, open_panels
 from tests.bundle_support import small_bundle
 
 SIZE = {"width": 1100, "height": 640}
@@ -31,6 +31,7 @@ class EditorTab:
         self.complaints: list[str] = []
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("console", self._on_console)
+        self.page.add_init_script(SLOW_SCREEN)
         self.page.goto(f"{address}?light&map")
         self.until("document.body.dataset.map === 'drawn'")
 

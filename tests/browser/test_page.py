@@ -346,7 +346,7 @@ def test_without_the_address_of_a_page_nobody_connects(run: Run) -> None:
     site = f"{parts.hostname}:{parts.port}"
     for path in ("", "p/guess/panels", "p/guess"):
         with pytest.raises(InvalidStatus):
-            connect(f"ws://{site}/{path}", origin=f"http://{site}", open_timeout=20)
+            connect(f"ws://{site}/{path}", origin=f"http://{site}", open_timeout=120)
 
 
 def test_a_foreign_name_that_leads_here_is_refused(run: Run) -> None:
@@ -373,9 +373,9 @@ def test_garbage_from_a_page_is_ignored(run: Run) -> None:
             socket.send(text)
         socket.send('{"kind": "pause", "value": false}')
         before = None
-        end = time.monotonic() + 30
+        end = time.monotonic() + 300
         while time.monotonic() < end:  # it runs on, and tells so
-            message = json.loads(socket.recv(timeout=20))
+            message = json.loads(socket.recv(timeout=120))
             if message["type"] == "state":
                 before = message["tick"] if before is None else before
                 if message["tick"] > before + 30:

@@ -13,7 +13,7 @@ from microsim.cli.commands.replay import ReplayOptions, replay_bag
 from microsim.missions.demo_pilot import DemoPilot
 from microsim.recording.recorder import Recorder
 from microsim.runner import Runner
-from tests.browser_support import PROBES, SMALL, WORLD, Run, Tab
+from tests.browser_support import PROBES, SLOW_SCREEN, SMALL, WORLD, Run, Tab
 
 TICKS = 12 * 60
 
@@ -87,6 +87,7 @@ def test_a_recording_as_a_file_plays_without_a_server(browser: Any, bag: Path, t
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
     page.on("request", lambda request: requests.append(request.url))
+    page.add_init_script(SLOW_SCREEN)
     page.goto(path.as_uri())
     page.wait_for_function("document.querySelector('#ms-card')?.innerText.includes('playground')", timeout=60_000)
     page.wait_for_selector(".mantine-Slider-root", timeout=60_000)  # the time slider

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsim.batch import BatchSimulation
+from microsim.errors import UsageError
 from tests.gpu.both_devices import pair
 from tests.support import bare
 from tests.unit.batch.device_scenarios import SOURCES, assert_complete, assert_same, drive, sensors_on_gpu
@@ -96,8 +97,10 @@ def test_a_kernel_that_a_gpu_cannot_run_leaves_the_batch_on_the_cpu(tmp_path: Pa
     code = SLED.replace('"sled"', '"sledge"').replace("expire(state", "room = np.zeros(command.shape[0]); expire(state")
     (tmp_path / "sledge.py").write_text("import numpy as np\n" + code + "\nROBOT = Sled\n")
     robots = {"sledge": bare(start={"map_pose": {"x": 2, "y": 3}})}
+    with pytest.raises(UsageError, match="the GPU cannot run this scenario"):
+        BatchSimulation({**scenario(robots=robots), "plugins": [str(tmp_path)]}, 3, device="cuda")
     with pytest.warns(RuntimeWarning, match="the GPU cannot run this scenario .*: the batch runs on the CPU"):
-        batch = BatchSimulation({**scenario(robots=robots), "plugins": [str(tmp_path)]}, 3, device="cuda")
+        batch = BatchSimulation({**scenario(robots=robots), "plugins": [str(tmp_path)]}, 3, device="auto")
     assert batch.device == "cpu"
 
 

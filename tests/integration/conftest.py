@@ -16,9 +16,11 @@ from typing import Any
 
 import pytest
 
+from tests.forked_python import forked_python
 from tests.ros_domains import own_domain
 
 ROOT = Path(__file__).resolve().parents[2]
+PEER = Path(__file__).parent / "dds_peer.py"
 PATIENCE_S = 90.0  # on a busy machine; nobody waits longer than it takes
 LOOPBACK = (
     "<CycloneDDS><Domain><General><Interfaces><NetworkInterface address='127.0.0.1'/></Interfaces></General></Domain>"
@@ -54,14 +56,16 @@ def namespace() -> str:
 class Remote:
     """A node in another process: `remote.do("publish", topic="/t", ...)`."""
 
-    def __init__(self, name: str, *ros_args: str, **environment: str) -> None:
+    def __init__(self, name: str, *ros_args: str, is_forked: bool = True, **environment: str) -> None:
         arguments = ["--ros-args", *ros_args] if ros_args else []
+        variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+        python = forked_python(variables) if is_forked else [sys.executable]
         self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).parent / "dds_peer.py"), name, *arguments],
+            [*python, str(PEER), name, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            env=variables,
         )
         self._is_up = False
         self._lines: queue.Queue[str] = queue.Queue()
@@ -110,8 +114,9 @@ def remote(namespace: str) -> Iterator[Callable[..., Remote]]:
     """Makes nodes in other processes, in the test's namespace unless told otherwise."""
     made: list[Remote] = []
 
-    def make(name: str = "peer", *ros_args: str, **environment: str) -> Remote:
-        made.append(Remote(name, *(ros_args or ("-r", f"__ns:={namespace}")), **environment))
+    def make(name: str = "peer", *ros_args: str, is_forked: bool = True, **environment: str) -> Remote:
+        in_namespace = ros_args or ("-r", f"__ns:={namespace}")
+        made.append(Remote(name, *in_namespace, is_forked=is_forked, **environment))
         return made[-1]
 
     yield make

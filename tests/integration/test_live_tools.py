@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -27,6 +29,7 @@ from microsim.ros2.client.reasons import nobody_there, participants_on_this_mach
 from microsim.ros2.transport import Parameter
 from microsim.ros2.transport.dds import DdsTransport
 from microsim.ros2.transport.dds_domain import domain_id
+from tests.forked_python import forked_python
 from tests.json_support import assert_published
 from tests.ros_domains import free_domain
 from tests.support import run_apart
@@ -37,7 +40,7 @@ from .conftest import PATIENCE_S, ROOT, wait_for
 @pytest.fixture(scope="module")
 def simulator() -> Iterator[None]:
     """`microsim run`, until the module is done."""
-    command = [sys.executable, "-m", "microsim", "run", "flat", "--headless", "--transport", "dds"]
+    command = [*forked_python(), "-m", "microsim", "run", "flat", "--headless", "--transport", "dds"]
     process = subprocess.Popen(
         command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -396,6 +399,72 @@ def test_types_of_a_folder_pass_both_ways(tmp_path: Path, simulator: None) -> No
             publisher.publish({"volts": [0.0] * 5})
         with pytest.raises(microsim.UsageError, match=r"parts\[0\].code\[1\]: expected uint8 \(0 to 255\), found 300"):
             publisher.publish({"parts": [{"code": [1, 300]}]})
+
+
+# with real answers; `tests/unit/cli/test_ros2_forms.py` has every form that is parsed
+ROS2_FORMS = [
+    ("topic type /rover/odom", r"nav_msgs/msg/Odometry\n"),
+    ("topic find nav_msgs/msg/Odometry", r"/drone/odom\n/rover/odom\n"),
+    ("topic find -c nav_msgs/Odometry", r"2\n"),
+    ("topic list --count-topics --no-daemon", r"\d+\n"),
+    ("topic list -v", r"(?s)Published topics:\n.* /clock \[.*\] 1 publisher\n.*Subscribed topics:\n.*/rover/cmd_vel.*"),
+    ("topic echo --once /rover/odom nav_msgs/msg/Odometry --no-arr", r"(?s).*covariance: .*list of 36.*"),
+    ("topic echo --once /rover/odom --csv --field pose.pose.position", r"[-\d.e]+,[-\d.e]+,[-\d.e]+\n"),
+    ("topic echo --once /clock --flow-style", r"\{clock: \{sec: \d+, nanosec: \d+\}\}\n"),
+    ("topic echo --once /rover/odom --no-str --field header", r"(?s).*frame_id: .*text of 4.*"),
+    ("topic echo --once /clock --raw", r"b'.*'\n"),
+    ("topic echo --once --qos-profile sensor_data --qos-history keep_all /clock --field clock.sec", r"\d+\n"),
+    ("topic hz -w 20 --duration 1.5 /clock", r"[\d.]+ Hz  min .* messages\n"),
+    ("topic delay /rover/odom --use-sim-time --duration 1", r"-?[\d.]+ s  min .* messages\n"),
+    ('topic pub -t 2 -w 1 -n talker -p 1 /rover/cmd_vel geometry_msgs/msg/Twist "{}" -r 50', r""),
+    ('service call /sim/pause std_srvs/srv/SetBool "{data: false}"', r"success: true\nmessage: running\n"),
+    ('service call /sim/pause example_interfaces/srv/SetBool "{data: false}"', r"success: true\n.*\n"),
+    ("service type /sim/reset", r"std_srvs/srv/Empty\n"),
+    ("service find -c std_srvs/srv/SetBool", r"\d+\n"),
+    ("service info /sim/pause", r"(?s)/sim/pause\n.*servers  1\n    /microsim\n.*"),
+    ("action info -t /simulate_steps", r"(?s)/simulate_steps \[.*SimulateSteps\]\n.*servers  1\n    /microsim\n.*"),
+    ("action type /simulate_steps", r"simulation_interfaces/action/SimulateSteps\n"),
+    ("param list /microsim --param-prefixes rover.max --param-type", r"(rover.max_\w+ \(type: double\)\n){2}"),
+    ("param describe /microsim seed rover.max_v", r"(?s)name: seed\n.*name: rover.max_v\n.*"),
+    ("node list -c", r"\d+\n"),
+    ("node info --include-hidden /microsim", r"(?s)/microsim\n.*/simulate_steps/_action/feedback.*"),
+    ("tf echo map rover/base_link 10 --once", r"(?s)rover/base_link in map.*"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "expected"), ROS2_FORMS)
+def test_forms_of_ros2_are_answered(simulator: None, form: str, expected: str) -> None:
+    code, text = run(*shlex.split(form))
+    assert code == 0
+    assert re.fullmatch(expected, text), text
+
+
+def test_parameters_are_set_loaded_and_deleted_as_with_ros2(
+    node: ClientNode, peer: PollingPeer, tmp_path: Path
+) -> None:
+    values: dict[str, Any] = {"axes": ["a"], "switches": [True], "title": "a", "gain": 1.0}
+    peer.transport.declare([Parameter(name, value, "") for name, value in values.items()], lambda changes: "")
+    peer.start()
+    parameters = node.parameters("/peer")
+    for name, text, expected in (
+        ("axes", "[x, y, z]", ["x", "y", "z"]),
+        ("axes", "[on, 1, 2.5, 'no']", ["on", "1", "2.5", "no"]),
+        ("switches", "[y, no]", [True, False]),
+        ("title", "yes", "yes"),
+        ("title", "'12'", "12"),
+        ("gain", "2", 2.0),
+    ):
+        assert run("param", "set", "/peer", name, text)[0] == 0
+        assert parameters[name] == expected
+    assert run("param", "dump", "/peer", "--output-dir", str(tmp_path))[0] == 0
+    parameters["gain"] = 3
+    assert run("param", "load", "/peer", str(tmp_path / "peer.yaml"))[0] == 0
+    assert parameters.get() == {"axes": ["on", "1", "2.5", "no"], "switches": [True, False], "title": "12", "gain": 2.0}
+    (tmp_path / "other.yaml").write_text("/other: {ros__parameters: {gain: 1.0}}\n")
+    with pytest.raises(microsim.UsageError, match="no parameters for the node"):
+        run("param", "load", "/peer", str(tmp_path / "other.yaml"))
+    with pytest.raises(microsim.UsageError, match="no parameter 'gian'; did you mean 'gain'"):
+        run("param", "delete", "/peer", "gian")
 
 
 def test_parameters_as_a_mapping(node: ClientNode, peer: PollingPeer) -> None:

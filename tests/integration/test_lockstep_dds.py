@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import microsim
 from microsim.check.node_check import NodeCheck, check_node, conditions, first_differences
-from microsim.cli.commands.run import RunOptions, run
+from microsim.cli import app
 from microsim.ros2.microsim_node import MicroSimNode, start_node
 from microsim.ros2.transport.dds import DdsTransport
 from microsim.runner import Watcher
 from tests.cli_support import run_microsim
+from tests.forked_python import forked_python
 from tests.integration.conftest import PATIENCE_S, ROOT
 
 SCRIPT = Path(__file__).parent / "lockstep_node.py"
@@ -32,7 +34,7 @@ NEVER = 1e9
 @contextmanager
 def controller(namespace: str, longest_s: float = 0.0, *topics: str) -> Iterator[subprocess.Popen[bytes]]:
     arguments = [namespace, str(longest_s), str(NEVER), *topics]
-    process = subprocess.Popen([sys.executable, str(SCRIPT), *arguments], cwd=ROOT, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([*forked_python(), str(SCRIPT), *arguments], cwd=ROOT, stderr=subprocess.DEVNULL)
     try:
         yield process
     finally:
@@ -153,7 +155,7 @@ def test_a_node_that_faults_stop_and_kill_gives_one_digest_which_is_another_than
 
 def test_a_run_that_starts_paused_waits_for_somebody_to_resume_it() -> None:
     with pytest.raises(microsim.errors.UsageError, match="--paused: nothing could resume the run"):
-        run(RunOptions("flat", duration=1.0, rtf=0.0, paused=True, quiet=True))
+        quick_run("--paused")
     command = [sys.executable, "-m", "microsim", "run", "flat", "--paused", "--duration", "0.2", "--transport", "dds"]
     with subprocess.Popen([*command, "--json", "--quiet"], cwd=ROOT, stdout=subprocess.PIPE) as process:
         with microsim.connect() as node:
@@ -167,6 +169,10 @@ def test_a_run_that_starts_paused_waits_for_somebody_to_resume_it() -> None:
 
 def test_faults_of_nodes_need_a_node_that_the_run_starts() -> None:
     with pytest.raises(microsim.errors.UsageError, match="a run without --with COMMAND does not support node:pause"):
-        run(RunOptions("flat", duration=1.0, rtf=0.0, inject=["node:pause@1s-2s"], quiet=True))
+        quick_run("--inject", "node:pause@1s-2s")
     with pytest.raises(microsim.errors.UsageError, match="--with starts a ROS 2 node: leave out --transport none"):
-        run(RunOptions("flat", duration=1.0, rtf=0.0, with_node="true", quiet=True))
+        quick_run("--with", "true")
+
+
+def quick_run(*options: str) -> None:
+    CliRunner().invoke(app, ["run", "flat", "--duration", "1", "--rtf", "0", "-q", *options], catch_exceptions=False)

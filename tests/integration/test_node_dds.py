@@ -19,6 +19,7 @@ import microsim
 from microsim import messages as wire
 from microsim.messages.topics import Qos
 from microsim.ros2.transport.dds import DdsTransport
+from tests.forked_python import forked_python
 from tests.integration.conftest import PATIENCE_S, ROOT, Remote, wait_for
 from tests.ros_domains import own_domain
 from tests.support import STEPPED_MISSION, STEPPED_TICKS, stepped_mission_in_memory
@@ -30,11 +31,13 @@ SET_INT, SET_BOOL = "example_interfaces/srv/SetInt32", "example_interfaces/srv/S
 class Stage:
     """`microsim run` in one process, a controller here, both in one namespace."""
 
-    def __init__(self, namespace: str, *arguments: str, **environment: str) -> None:
-        command = [sys.executable, "-m", "microsim", "run", "--headless", "--transport", "dds"]
+    def __init__(self, namespace: str, *arguments: str, is_forked: bool = True, **environment: str) -> None:
+        variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+        python = forked_python(variables) if is_forked else [sys.executable]
+        command = [*python, "-m", "microsim", "run", "--headless", "--transport", "dds"]
         self.process = subprocess.Popen(
             [*command, *arguments, "--ros-args", "-r", f"__ns:={namespace}"],
-            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            env=variables,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -94,8 +97,8 @@ class Stage:
 
 
 @pytest.fixture
-def stage(namespace: str) -> Iterator[Stage]:
-    made = Stage(namespace)
+def stage(namespace: str, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    made = Stage(namespace, is_forked=getattr(request, "param", True))
     yield made
     if made.process.poll() is None:
         made.end()
@@ -163,6 +166,7 @@ def _stepped(stage: Stage) -> bool:
     return bool(stage.call("/sim/step", SET_INT, data=1).success)
 
 
+@pytest.mark.parametrize("stage", [False], indirect=True, ids=["real process"])  # its memory is looked at
 def test_a_thousand_resets_leave_no_leak_and_turn_time_back_only_then(stage: Stage) -> None:
     stage.listen("/tf", "tf2_msgs/msg/TFMessage", Qos(100))
     stage.pause()

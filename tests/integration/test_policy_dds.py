@@ -1,13 +1,13 @@
 """A policy as a node of its own process over DDS, in lockstep."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 from microsim.learning.policy_node import scenario_for
 from microsim.ros2.microsim_node import start_node
 from microsim.ros2.transport.dds import DdsTransport
 from microsim.runner import Watcher
+from tests.forked_python import forked_python
 from tests.integration.conftest import PATIENCE_S, ROOT
 from tests.policy_support import SEED, arbitrary, batch_digest
 
@@ -18,7 +18,7 @@ def test_over_dds_in_lockstep_a_policys_run_has_the_digest_of_the_batch(tmp_path
     policy, file = arbitrary("RoverAvoid"), tmp_path / "policy.npz"
     policy.save(file)
     command = [
-        sys.executable,
+        *forked_python(),
         "-m",
         "microsim",
         "policy",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 from microsim import messages as wire
 from microsim.messages.topics import Qos
 from microsim.ros2.transport.dds import DdsTransport
+from tests.forked_python import forked_python
 from tests.integration.conftest import PATIENCE_S, ROOT, wait_for
 from tests.recording_support import record
 
@@ -20,7 +20,7 @@ ODOMETRY = "nav_msgs/msg/Odometry"
 def test_a_replay_on_ros_2_sends_the_recorded_bytes_and_takes_no_commands(namespace: str, tmp_path: Path) -> None:
     sent = record(tmp_path / "bag", ticks=600)
     recorded = [message.cdr for message in sent if message.topic == "/rover/odom"]
-    command = [sys.executable, "-m", "microsim", "replay", str(tmp_path / "bag"), "--rtf", "2", "--transport", "dds"]
+    command = [*forked_python(), "-m", "microsim", "replay", str(tmp_path / "bag"), "--rtf", "2", "--transport", "dds"]
     arguments = ["--ros-args", "-r", f"__ns:={namespace}"]
     controller = DdsTransport("controller", arguments)
     heard: list[bytes] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from microsim import messages as wire
 from microsim.messages.topics import Qos
 from microsim.ros2.transport.dds import DdsTransport
+from tests.forked_python import forked_python
 from tests.integration.conftest import PATIENCE_S, ROOT, wait_for
 from tests.navigation import check_navigation, navigate, write_wall, yaw_of
 
@@ -24,7 +24,7 @@ DIAGNOSTICS = "diagnostic_msgs/msg/DiagnosticArray"
 
 def simulator(*arguments: str, transport: str = "dds") -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "microsim", "robot-simulator", "--transport", transport, *arguments],
+        [*forked_python(), "-m", "microsim", "robot-simulator", "--transport", transport, *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from microsim import messages as wire
 from microsim.messages.topics import DEFAULT_QOS
 from microsim.ros2.transport.dds import DdsTransport
+from tests.forked_python import forked_python
 from tests.integration.conftest import PATIENCE_S, ROOT, wait_for
 
 TWIST, POSE, JOINTS = "geometry_msgs/msg/Twist", "geometry_msgs/msg/Pose2D", "sensor_msgs/msg/JointState"
@@ -25,7 +25,7 @@ class Rover:
         self.namespace = ("--ros-args", "-r", f"__ns:={namespace}")
         arguments = [word for parameter in parameters for word in ("-p", parameter)]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "microsim", "sim-rover", "--transport", "dds", *self.namespace, *arguments],
+            [*forked_python(), "-m", "microsim", "sim-rover", "--transport", "dds", *self.namespace, *arguments],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -42,7 +42,6 @@ works() { # COMMAND, away from every checkout
   "$1" validate oval worlds/minimal_test >/dev/null || fail "$1 does not find the shipped worlds, or finds fault with them"
   "$(dirname "$1")/sim_rover" --transport memory --duration 0.1 --digest --ros-args -p publish_clock:=true >/dev/null || fail "sim_rover does not work beside $1"
   "$(dirname "$1")/robot_simulator" --transport memory --duration 0.1 --digest --ros-args -p publish_clock:=true >/dev/null || fail "robot_simulator does not work beside $1"
-  export NUMBA_DISABLE_JIT=1 # compile once; plain Python gives the same bytes in the installations that follow
   cd "$workspace"
 }
 

@@ -13,13 +13,13 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.soak.hard_runs import Result, full_disk, kills, long_run, subscribers, viewer_frames
+from tests.soak.hard_runs import Result, full_disk, kills, latencies, long_run, subscribers, viewer_frames
 from tests.soak.mutated_inputs import SHARES, try_many, try_one
 
 MILLION = 1_000_000
 PORTION = 2_000  # inputs at a time
 PORTIONS_PER_PROCESS = 8  # then new processes: what one leaks stays small
-PARTS = ("inputs", *SHARES, "viewer", "time", "kills", "disk", "subscribers")
+PARTS = ("inputs", *SHARES, "viewer", "time", "kills", "disk", "subscribers", "latencies")
 RESULT = Path(__file__).resolve().parents[2] / "docs/results/soak.md"
 
 
@@ -61,6 +61,7 @@ def _parts(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[], 
         "time": lambda: [long_run(24.0 * options.scale)],
         "kills": lambda: [kills(scaled(1_000), folder)],
         "disk": lambda: [full_disk(folder)],
+        "latencies": lambda: [latencies(scaled(MILLION))],
         "subscribers": lambda: [subscribers(45, 5, max(int(60 * options.scale), 5))],
     }
     parts = {part: work for part, work in parts.items() if not options.parts or part in options.parts}

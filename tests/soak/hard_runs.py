@@ -40,6 +40,20 @@ class Result:
         return not (self.tracebacks or self.hangs or self.lost)
 
 
+def latencies(count: int) -> Result:
+    """Radio packets at each rate: order, mean, spread and correlation are those of the closed forms."""
+    from tests.latency_laws import RATES, violations
+
+    result = Result("latencies of radio packets", f"{count:,} at each of {len(RATES)} rates")
+    for rate in RATES:
+        try:
+            result.notes += violations(rate, count)
+        except AssertionError:
+            result.notes.append(f"{rate} packets/s: not in order")
+    result.tracebacks = len(result.notes)
+    return result
+
+
 def long_run(hours: float) -> Result:
     """Simulated time in one run: every tick there, memory bounded, a fork ends with the same digest."""
     import resource

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typing_extensions import NotRequired, TypedDict
 
-from microsim.cli.command import BagArgument, Command, JsonOption, argument
+from microsim.cli.command import BagArgument, Command, JsonOption
 from microsim.cli.json_schemas import Digest, Ticks
 from microsim.cli.terminal import FAILED, GOOD, print_json
+from microsim.options import argument
 
 if TYPE_CHECKING:
     from microsim.recording.maintenance import BagInfo

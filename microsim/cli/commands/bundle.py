@@ -22,12 +22,13 @@ from microsim.cli.bundle_sources import (
     refuse_existing,
     route,
 )
-from microsim.cli.command import Command, JsonOption, argument, flag, option, size, with_options
+from microsim.cli.command import Command, JsonOption, PluginsOption, with_options
 from microsim.cli.edit_options import edit
 from microsim.cli.json_schemas import BundleOutput
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import ShareProgress, print_json
 from microsim.errors import UsageError, os_errors
+from microsim.options import argument, flag, option, size
 from microsim.paths import world_templates
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class NewOptions(NamedTuple):
     ] = 0.5
     low: Annotated[float, option("--low M", "With --heightmap: height of black.", min=-1e5, max=1e5)] = 0.0
     high: Annotated[float, option("--high M", "With --heightmap: height of white.", min=-1e5, max=1e5)] = 10.0
+    plugins: PluginsOption = None
 
 
 @bundle.command()

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from typing_extensions import NotRequired, TypedDict
 
-from microsim.cli.ci_reports import CiCase, ReportOptions
-from microsim.cli.command import Command, QuietOption, TimeoutOption, argument, flag, option, seconds, words_of
+from microsim.ci_reports import CiCase, ReportOptions
+from microsim.cli.command import Command, PluginsOption, QuietOption, TimeoutOption, seconds, words_of
 from microsim.cli.json_schemas import Digest, Ticks
 from microsim.cli.terminal import FAILED, GOOD, WRONG_INPUT, Bar, interruptible, is_quiet, print_json, print_table, warn
 from microsim.errors import UsageError
+from microsim.options import argument, flag, option
 from microsim.processes import usable_cores
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class CheckOptions(NamedTuple):
     transport: Annotated[
         NodeTransport | None, option("--transport", "With --with: as in `microsim run`.", show_default="auto")
     ] = None
+    plugins: PluginsOption = None
     json: Annotated[bool, flag("--json", "Print the result as one line of JSON.")] = False
     quiet: QuietOption = False
     report: ReportOptions = ReportOptions()

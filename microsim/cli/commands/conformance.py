@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typing_extensions import TypedDict
 
-from microsim.cli.command import Command, ResultJsonOption, argument, flag, option
+from microsim.cli.command import Command, ResultJsonOption
 from microsim.cli.live import PANEL, connected
-from microsim.cli.terminal import FAILED, GOOD, ShareProgress, check_can_write
+from microsim.cli.terminal import FAILED, GOOD, ShareProgress
+from microsim.options import argument, check_can_write, flag, option
 
 if TYPE_CHECKING:
     from microsim.conformance import ConformanceReport

@@ -7,9 +7,10 @@ from typing import Annotated
 
 from typing_extensions import NotRequired
 
-from microsim.cli.command import Command, QuietOption, argument, flag
+from microsim.cli.command import Command, QuietOption
 from microsim.cli.json_schemas import ComparisonOutput
 from microsim.cli.terminal import say_comparison
+from microsim.options import argument, flag
 
 
 def diff(

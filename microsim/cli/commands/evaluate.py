@@ -11,17 +11,17 @@ from typing_extensions import TypedDict
 from microsim.cli.command import (
     WORLD_THREADS,
     Command,
+    PluginsOption,
     PolicyArgument,
     QuietOption,
     ResultJsonOption,
     WorldThreadsOption,
-    flag,
-    option,
     seed_value,
 )
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import FAILED, GOOD, Bar, interruptible, print_json, tell, warn
 from microsim.errors import UsageError
+from microsim.options import flag, option
 
 if TYPE_CHECKING:
     from microsim.learning.evaluation import Episodes
@@ -47,6 +47,7 @@ class EvaluateOptions(NamedTuple):
     at_least: Annotated[
         float, option("--at-least SHARE", "Exit code 1 if a smaller share succeeds: from 0 to 1.", min=0.0, max=1.0)
     ] = 0.0
+    plugins: PluginsOption = None
     json: ResultJsonOption = False
     quiet: QuietOption = False
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from typing_extensions import TypedDict
@@ -12,6 +10,7 @@ from typing_extensions import TypedDict
 from microsim.cli.command import Command, JsonOption
 from microsim.cli.terminal import print_json
 from microsim.errors import MicroSimError
+from microsim.shipped import first_comment, world_about
 
 
 def list_(as_json: JsonOption = False) -> None:
@@ -90,16 +89,6 @@ def _groups() -> dict[str, dict[str, str]]:
     }
 
 
-def world_about(name: str) -> str:
-    from microsim.paths import world_folder
-
-    try:
-        metadata = json.loads((world_folder(name) / "metadata.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return ""
-    return str(metadata.get("description", "")) if isinstance(metadata, dict) else ""
-
-
 def _first_line(documented: Any) -> str:
     return (documented.__doc__ or "").strip().split("\n")[0]
 
@@ -112,15 +101,3 @@ def _generator_about(name: str) -> str:
     except MicroSimError as error:
         return f"cannot be loaded: {error}"
     return _first_line(generator.generate) if generator is not None else ""
-
-
-def first_comment(file: Path) -> str:
-    """The first sentence of the opening comment of a scenario or mission."""
-    words = []
-    for line in file.read_text(encoding="utf-8").splitlines():
-        if not line.startswith("#"):
-            break
-        words.append(line.lstrip("# ").strip())
-    text = " ".join(words)
-    end = text.find(". ")
-    return text if end < 0 else text[: end + 1]

@@ -8,8 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
-from microsim.cli.command import Command, argument, flag, option
+from microsim.cli.command import Command
 from microsim.errors import MissingExtraError, UsageError, install_hint
+from microsim.options import argument, flag, option
+from microsim.registry import code_only_from
 
 _HTTP = "Serve HTTP on this port of this machine instead of stdio; 0: any free port."
 _PLUGINS = "Let scenarios load plug-ins, which are code, from the folder."
@@ -40,12 +42,13 @@ def mcp(
     from microsim.agents.agent_server import AgentServer, listening, serve_http
 
     server = AgentServer(AgentFolder(Path.cwd(), allow_plugins))
-    if http is None:
-        server.run("stdio")
-        return
-    with listening("127.0.0.1", http) as listener:
-        print(f"the MCP server is at http://127.0.0.1:{listener.getsockname()[1]}/mcp", file=sys.stderr, flush=True)
-        serve_http(server, listener)
+    with code_only_from(None if allow_plugins else ()):
+        if http is None:
+            server.run("stdio")
+            return
+        with listening("127.0.0.1", http) as listener:
+            print(f"the MCP server is at http://127.0.0.1:{listener.getsockname()[1]}/mcp", file=sys.stderr, flush=True)
+            serve_http(server, listener)
 
 
 COMMAND = Command(mcp, panel="Run", position=160)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from typing_extensions import TypedDict
 
-from microsim.cli.command import Command, JsonOption, argument
+from microsim.cli.command import Command, JsonOption, with_options
 from microsim.cli.json_schemas import NamesOutput
-from microsim.cli.live import PANEL, AllOption, CountOption, connected, explain_nothing
+from microsim.cli.live import PANEL, AllOption, CountOption, Ros2Names, Ros2Options, connected, explain_nothing
 from microsim.cli.terminal import print_json
+from microsim.options import argument, flag
 
 if TYPE_CHECKING:
     from microsim.ros2.transport.graph_view import GraphEndpoint
@@ -31,8 +32,17 @@ class NodeOutput(TypedDict):
 COMMAND = Command(node, panel=PANEL, position=358, json={"list": list[str], "info": NodeOutput})
 
 
+class NodeListOptions(NamedTuple):
+    show_all: AllOption = False
+    only_count: CountOption = False
+    json: JsonOption = False
+    ros2: Ros2Options = Ros2Options()
+    names: Ros2Names = Ros2Names()
+
+
 @node.command("list")
-def list_nodes(show_all: AllOption = False, count: CountOption = False, as_json: JsonOption = False) -> None:
+@with_options
+def list_nodes(options: NodeListOptions) -> None:
     """List the nodes.
 
     \b
@@ -43,10 +53,10 @@ def list_nodes(show_all: AllOption = False, count: CountOption = False, as_json:
     from microsim.ros2.transport.graph_view import is_hidden
 
     with connected(None) as client:
-        names = [name for name in client.nodes() if show_all or not is_hidden(name)]
-        if as_json:
+        names = [name for name in client.nodes() if options.show_all or options.names.everything or not is_hidden(name)]
+        if options.json:
             print_json(names)
-        elif count:
+        elif options.only_count or options.names.number:
             print(len(names))
         elif names:
             print("\n".join(names))
@@ -57,8 +67,18 @@ def list_nodes(show_all: AllOption = False, count: CountOption = False, as_json:
         warn("several nodes have the same name: remap one with --ros-args -r __node:=NAME")
 
 
+class NodeInfoOptions(NamedTuple):
+    name: Annotated[str, argument("NODE", "Name of the node.")]
+    has_hidden: Annotated[bool, flag("--include-hidden", "Also show hidden names, such as the parts of actions.")] = (
+        False
+    )
+    json: JsonOption = False
+    ros2: Ros2Options = Ros2Options()
+
+
 @node.command()
-def info(name: Annotated[str, argument("NODE", "Name of the node.")], as_json: JsonOption = False) -> None:
+@with_options
+def info(options: NodeInfoOptions) -> None:
     """Show what a node publishes, subscribes to, serves and calls.
 
     \b
@@ -67,10 +87,10 @@ def info(name: Annotated[str, argument("NODE", "Name of the node.")], as_json: J
       microsim node info /microsim --json
     """
     with connected(None) as client:
-        whole = client.node_name(name)
+        whole = client.node_name(options.name)
         client.settle()
-        found = _sections([each for _, each in client.endpoints(lambda view: view.of_node(whole))])
-    if as_json:
+        found = _sections([each for _, each in client.endpoints(lambda view: view.of_node(whole))], options.has_hidden)
+    if options.json:
         print_json({"node": whole, **found})
         return
     print(whole)
@@ -80,7 +100,7 @@ def info(name: Annotated[str, argument("NODE", "Name of the node.")], as_json: J
             print(f"    {topic}: {', '.join(types)}")
 
 
-def _sections(endpoints: list[GraphEndpoint]) -> dict[str, dict[str, list[str]]]:
+def _sections(endpoints: list[GraphEndpoint], has_hidden: bool) -> dict[str, dict[str, list[str]]]:
     from microsim.ros2.transport import graph_view as view
 
     topics = [each for each in endpoints if each.topic.startswith("rt/")]
@@ -92,7 +112,7 @@ def _sections(endpoints: list[GraphEndpoint]) -> dict[str, dict[str, list[str]]]
         "service_clients": clients,
     }
     shown = {
-        title: {name: types for name, types in entries.items() if not view.is_hidden(name)}
+        title: {name: types for name, types in entries.items() if has_hidden or not view.is_hidden(name)}
         for title, entries in sections.items()
     }
     return {**shown, "action_servers": view.actions_of(services), "action_clients": view.actions_of(clients)}

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from microsim.cli.command import BagArgument, Command, option
+from microsim.cli.command import BagArgument, Command
+from microsim.options import option
+from microsim.paths import with_name_of_its_own
 
 
 def plot(
@@ -22,8 +24,9 @@ def plot(
     from microsim.recording.bag_io import open_bag
     from microsim.recording.bag_plot import plot as draw
 
-    target = output or path.with_name(f"{path.name}.png")
-    draw(open_bag(path), target)
+    bag, folder = open_bag(path), with_name_of_its_own(path)
+    target = output or folder.with_name(f"{folder.name}.png")
+    draw(bag, target)
     print(target)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from microsim.cli.command import ROS_ARGS, Command, PolicyArgument, flag, option, seed_value
+from microsim.cli.command import ROS_ARGS, Command, PluginsOption, PolicyArgument, seed_value
 from microsim.cli.commands.robot_simulator import NodeTransport
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import GOOD, interrupts_end_the_run, tell
 from microsim.errors import os_errors
+from microsim.options import flag, option
 
 
 class PolicyOptions(NamedTuple):
@@ -24,6 +25,7 @@ class PolicyOptions(NamedTuple):
         Path | None, option("--scenario FILE", "Write the scenario of its task, with the gates of lockstep.")
     ] = None
     onnx: Annotated[Path | None, option("--onnx FILE", "Write the policy as ONNX for other runtimes.")] = None
+    plugins: PluginsOption = None
 
 
 def policy(options: PolicyOptions) -> int:

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typing_extensions import TypedDict
 
+from microsim.attachment import Attachment, Plan, Run
 from microsim.cli import terminal
-from microsim.cli.command import (
-    ROS_ARGS,
-    Command,
-    PluginsOption,
-    QuietOption,
-    argument,
-    flag,
-    given,
-    option,
-    simulated_time,
-)
+from microsim.cli.command import Command, PluginsOption, QuietOption
 from microsim.cli.json_schemas import ComparisonOutput, Digest, SimulatedTime, Ticks
 from microsim.cli.precompile import compiling
-from microsim.cli.run_parts import ViewerOptions
-from microsim.cli.terminal import FAILED, GOOD, note, print_json, tell, warn
+from microsim.cli.runs import joined, plan_of, reported
+from microsim.cli.terminal import FAILED, GOOD, note, print_json, tell
 from microsim.errors import UsageError
+from microsim.options import argument, flag, option, simulated_time
 from microsim.version import __version__
 
 if TYPE_CHECKING:
     from microsim.recording.bag_io import ForeignBag, OwnBag
     from microsim.recording.bag_replay import Replay
-    from microsim.recording.recorder import Recorder
-    from microsim.runner import Runner
     from microsim.simulation import Simulation
     from microsim.sweep.metrics import Value
     from microsim.sweep.run_one import Replayable
@@ -55,7 +46,6 @@ class ReplayOptions(NamedTuple):
         Fraction | None, option("--at TIME", "Stop at this time.", parser=simulated_time, show_default="the end")
     ] = None
     save_state: Annotated[Path | None, option("--save-state FILE", "Save the state at the end to a file.")] = None
-    record: Annotated[Path | None, option("--record FOLDER", "Record the replay, with the same options.")] = None
     scenario: Annotated[
         str | None,
         option(
@@ -66,36 +56,14 @@ class ReplayOptions(NamedTuple):
     seed: Annotated[int | None, option("--seed N", "For bags of other programs: the seed.")] = None
     plugins: PluginsOption = None
     world: Annotated[str | None, option("--world BUNDLE", "Where the scenario's world bundle is now.")] = None
-    transport: Annotated[str, option("--transport KIND", "auto, dds or rclpy: publish the messages on ROS 2 too.")] = (
-        "none"
-    )
-    viewer: ViewerOptions = ViewerOptions()
     html: Annotated[
         Path | None, option("--html FILE", "Write the run as one HTML page with a time slider, for offline viewing.")
     ] = None
     json: Annotated[bool, flag("--json", "Print the outcome as one line of JSON.")] = False
     quiet: QuietOption = False
 
-    def refuse_with_token(self) -> None:
-        """A token determines the run."""
-        unfit = [name for name in given(self) if name in _NOT_WITH_TOKEN]
-        if unfit:
-            raise UsageError(f"--token already determines the run: leave out {', '.join(unfit)}")
 
-    def check(self) -> None:
-        """Refuse options that do not go together."""
-        if self.transport not in ("none", "auto", "dds", "rclpy"):
-            raise UsageError(f"no transport {self.transport!r}; there are: none, auto, dds, rclpy")
-        if ROS_ARGS and self.transport == "none":
-            raise UsageError("--ros-args need a transport: add --transport auto")
-        found = [*given(self._replace(viewer=ViewerOptions())), *(["--view"] if self.viewer.is_requested else [])]
-        for name, why, others in _ALONE:
-            unfit = [other for other in others if other in found]
-            if name in found and unfit:
-                raise UsageError(f"{name} {why}: leave out {', '.join(unfit)}")
-
-
-_NOT_WITH_TOKEN = ("BAG", "--verify", "--from", "--seed", "--plugins", "--world", "--transport")
+_NOT_WITH_TOKEN = ("BAG", "--verify", "--from", "--seed", "--world", "--transport", "--view")
 _ALONE = (
     (
         "--verify",
@@ -108,7 +76,7 @@ _ALONE = (
 )
 
 
-def replay(options: ReplayOptions) -> int:
+def replay(options: ReplayOptions, attachments: Sequence[Attachment] = ()) -> int:
     """Run a recorded mission again, from its inputs; or the run of a token.
 
     Exit codes: 0 good, 1 the replay differs, 2 the bag or token cannot be used.
@@ -125,13 +93,12 @@ def replay(options: ReplayOptions) -> int:
       microsim replay --token TOKEN --record flight        a run of a sweep
     """
     if options.token is not None:
-        options.refuse_with_token()
-        return replay_token(options.token, options)
+        return replay_token(options.token, options, attachments)
     if options.path is None:
         raise typer.BadParameter("name a recording, or give --token.", param_hint="BAG")
     if options.mission is not None:
         raise typer.BadParameter("a recording has its own mission.", param_hint="--mission")
-    return replay_bag(options.path, options)
+    return replay_bag(options.path, options, attachments)
 
 
 class ReplayOutput(TypedDict):
@@ -160,21 +127,26 @@ class TokenOutput(TypedDict):
     metrics: Annotated[dict[str, Any], "All metrics of the run."]
 
 
-COMMAND = Command(replay, panel="Recordings", position=210, json=VerifyOutput | ReplayOutput | TokenOutput)
+COMMAND = Command(
+    replay, panel="Recordings", position=210, is_joined=True, json=VerifyOutput | ReplayOutput | TokenOutput
+)
 
 
 # ---- a recording -----------------------------------------------------------------------------------------------------
 
 
-def replay_bag(path: Path, options: ReplayOptions) -> int:
+def replay_bag(path: Path, options: ReplayOptions, attachments: Sequence[Attachment] = ()) -> int:
     """The exit code."""
     from microsim.recording.bag_io import open_bag
     from microsim.recording.bag_replay import Replay
     from microsim.scenario import load_scenario
 
-    options.check()
-    scenario = None if options.scenario is None else load_scenario(options.scenario)
     with ExitStack() as stack:
+        plan = plan_of(
+            "replay", options, attachments, options.json, rtf=options.rtf, bag=path, takes_inputs=False, stack=stack
+        )
+        _check(plan)
+        scenario = None if options.scenario is None else load_scenario(options.scenario)
         again = stack.enter_context(
             Replay(open_bag(path), scenario, options.seed, options.plugins or (), options.world)
         )
@@ -182,11 +154,17 @@ def replay_bag(path: Path, options: ReplayOptions) -> int:
             note(line)
         if options.verify:
             return _verify(again, options.json)
-        if options.viewer.is_requested:
-            return _show(again, options, stack)
         if options.html is not None:
             return _write_html(again, options.html)
-        return _run(again, options, stack)
+        return _run(again, options, plan)
+
+
+def _check(plan: Plan) -> None:
+    """Refuse options that do not go together."""
+    for name, why, others in _ALONE:
+        unfit = [other for other in others if other in plan.given]
+        if name in plan.given and unfit:
+            raise UsageError(f"{name} {why}: leave out {', '.join(unfit)}")
 
 
 def _verify(again: Replay, as_json: bool) -> int:
@@ -199,23 +177,6 @@ def _verify(again: Replay, as_json: bool) -> int:
     finally:
         progress.end()
     return terminal.say_comparison(verdict, as_json)
-
-
-def _show(again: Replay, options: ReplayOptions, stack: ExitStack) -> int:
-    """In the web viewer, until Ctrl-C."""
-    from microsim.recording.bag_replay import Seeker
-    from microsim.runner import Runner
-    from microsim.view.web import Recorded, Stage
-
-    with terminal.interrupts_end_the_run() as interrupts:
-        runner = interrupts.runner = Runner(again.sim, options.rtf or 1.0)
-        timeline = Recorded(runner, Seeker(again, again.sim))
-        timeline.wait_for_page()
-        options.viewer.show(runner, stack, Stage(), timeline, mode="replay", title=again.bag.path.name)
-        if options.start is not None:
-            timeline.seek(again.sim.clock.ticks_in(options.start))
-        runner.run()
-    return GOOD
 
 
 def _write_html(again: Replay, path: Path) -> int:
@@ -245,114 +206,120 @@ def _last_tick(again: Replay, options: ReplayOptions) -> int:
     return end
 
 
-def _run(again: Replay, options: ReplayOptions, stack: ExitStack) -> int:
+def _run(again: Replay, options: ReplayOptions, plan: Plan) -> int:
+    """To its end; what moves in time runs until Ctrl-C."""
     from microsim.recording.bag_replay import InputPilot
 
-    clock, end = again.sim.clock, _last_tick(again, options)
+    clock = again.sim.clock
     with terminal.interrupts_end_the_run() as interrupts:
-        runner = interrupts.runner = _runner(again, options, stack)
-        feed = runner.pilot = runner.pilot or InputPilot(again, runner.sim)
-        assert isinstance(feed, InputPilot)
-        recorder = _recorder(again, options, runner)
-        if options.start is not None:
-            latched = feed.skip_to(clock.ticks_in(options.start))
-            runner.hand_out(latched if options.transport != "none" else ())  # subscribers may be there already
-        _advance(runner, end, max(end - runner.sim.tick, 0))
-    if not _is_recorded(recorder):
+        run = _prepared(again, options, plan)
+        interrupts.runner = run.runner
+        if plan.moves_in_time:
+            with joined(run):
+                run.runner.run()
+            return GOOD
+        end = _last_tick(again, options)
+        with joined(run):
+            if options.start is not None:
+                feed = run.runner.pilots[0]
+                assert isinstance(feed, InputPilot)
+                run.runner.hand_out(feed.skip_to(clock.ticks_in(options.start)))  # subscribers may be there already
+            with terminal.RunProgress(run.runner, end).shown():
+                run.runner.run(max(end - run.sim.tick, 0))
+    if run.is_failed:
         return FAILED
-    _save_state(runner.sim, options)
-    return _say(again, runner.sim, again.bag, options.json)
+    _save_state(run.sim, options)
+    return FAILED if _say(again, run, again.bag) or reported(run) else GOOD
 
 
-def _runner(again: Replay, options: ReplayOptions, stack: ExitStack) -> Runner:
+def _prepared(again: Replay, options: ReplayOptions, plan: Plan) -> Run:
+    from microsim.recording.bag_replay import InputPilot, Seeker
     from microsim.runner import Runner
+    from microsim.simulation import Simulation
 
-    if options.transport == "none":
-        return Runner(again.sim, options.rtf)
-    from microsim.recording.bag_replay import InputPilot
-    from microsim.ros2.microsim_node import start_node
-    from microsim.ros2.transport import Kind, open_transport
-
-    transport = open_transport(cast("Kind", options.transport), "microsim", ROS_ARGS)
-    stack.callback(transport.close)
     sim = again.sim
-    return start_node(transport, sim.scenario, sim.seed, options.rtf, lambda sim: InputPilot(again, sim), False).runner
+    plan.scenario, plan.seed = sim.scenario, sim.seed
+    plan.first_tick = 0 if options.start is None else sim.clock.ticks_in(options.start)
+    for each in plan.attachments:
+        each.prepare(plan)
+    if plan.scenario != sim.scenario:  # parameters were set
+        sim = Simulation(plan.scenario, plan.seed)
+    rtf = options.rtf or 1.0 if plan.moves_in_time else options.rtf
+    run = Run(Runner(sim, rtf), plan, title=again.bag.path.name, logs_warnings=False)
+    if plan.moves_in_time:
+        run.timeline = Seeker(again, sim)
+    else:
+        run.runner.steer(lambda sim: InputPilot(again, sim))
+    return run
 
 
-def _recorder(again: Replay, options: ReplayOptions, runner: Runner) -> Recorder | None:
-    from microsim.recording.bag_io import OwnBag
-    from microsim.recording.recorder import Recorder
-    from microsim.recording.verify import recorded_options
-
-    if options.record is None:
-        return None
-    if options.start is not None:
-        raise UsageError("a recording begins at the start: leave out --from")
-    same = recorded_options(again.bag) if isinstance(again.bag, OwnBag) else None
-    recorder = Recorder(options.record, runner.sim, same)
-    recorder.attach(runner)
-    return recorder
-
-
-def _say(again: Replay, sim: Simulation, bag: OwnBag | ForeignBag, as_json: bool) -> int:
+def _say(again: Replay, run: Run, bag: OwnBag | ForeignBag) -> bool:
+    """Whether it differs from what was recorded."""
+    sim = run.sim
     recorded = bag.facts.end.get("digest", "")
     is_other = bool(recorded) and sim.tick == again.end_tick and recorded != sim.digest()
-    if as_json:
+    if run.console.is_json:
         facts = {"ticks": sim.tick, "sim_s": sim.time_ns / 1e9, "ignored": again.ignored, "digest": sim.digest()}
-        print_json({**facts, "recorded_digest": recorded or None, "differs": is_other})
-        return FAILED if is_other else GOOD
+        print_json({**facts, "recorded_digest": recorded or None, "differs": is_other, **run.results})
+        return is_other
     ignored = f", {again.ignored} inputs ignored" if again.ignored else ""
     tell(f"replayed {sim.tick:,} ticks, {sim.time_ns / 1e9:.3f} s{ignored}, digest {sim.digest()}")
+    for line in run.lines:
+        tell(line)
     for reason, count in again.reasons.most_common(_REASONS):
         note(f"ignored {count} times: {reason}")
     if not again.taken and not bag.is_ours:
         note(f"this bag has no input for the run; its input topics are: {', '.join(again.input_topics)}")
     if is_other:
         print(f"the recording's digest is {recorded}: --verify shows the first difference")
-    return FAILED if is_other else GOOD
+    return is_other
 
 
 # ---- a run of a sweep ------------------------------------------------------------------------------------------------
 
 
-def replay_token(token: str, options: ReplayOptions) -> int:
+def replay_token(token: str, options: ReplayOptions, attachments: Sequence[Attachment] = ()) -> int:
     """Repeat the run of a token and print all its metrics. The exit code."""
     from microsim.sweep.run_one import from_token
 
+    plan = plan_of("replay", options, attachments, options.json, rtf=options.rtf, takes_inputs=False)
+    unfit = [name for name in plan.given if name in _NOT_WITH_TOKEN]
+    if unfit:
+        raise UsageError(f"--token already determines the run: leave out {', '.join(unfit)}")
     again = from_token(token, options.scenario, options.mission)
     if again.token.version != __version__:
         note(f"made by microsim {again.token.version}, replayed by {__version__}")
-    code, values = _repeated(again, options)
+    run, values = _repeated(again, options, plan)
     sim = again.sim
     if options.json:
-        print_json({"ticks": sim.tick, "sim_s": sim.time_ns / 1e9, "digest": sim.digest(), "metrics": values})
-        return code
+        facts = {"ticks": sim.tick, "sim_s": sim.time_ns / 1e9, "digest": sim.digest(), "metrics": values}
+        print_json({**facts, **run.results})
+        return FAILED if reported(run) else GOOD
     width = max(map(len, values))
     for name, value in values.items():
         tell(f"  {name:{width}}  {_shown(value)}")
     tell(f"replayed {sim.tick:,} ticks, {sim.time_ns / 1e9:.3f} s, digest {sim.digest()}")
-    return code
+    for line in run.lines:
+        tell(line)
+    return FAILED if reported(run) else GOOD
 
 
-def _repeated(again: Replayable, options: ReplayOptions) -> tuple[int, dict[str, Value]]:
-    from microsim.recording.recorder import Recorder
+def _repeated(again: Replayable, options: ReplayOptions, plan: Plan) -> tuple[Run, dict[str, Value]]:
     from microsim.runner import Runner
     from microsim.sweep.run_one import ticks_of
 
     measured, sim = again.metric_run(), again.sim
+    plan.scenario, plan.seed = sim.scenario, sim.seed
+    for each in plan.attachments:
+        each.prepare(plan)
     end = ticks_of(sim, measured.pilot, again.token.duration) if options.at is None else sim.clock.ticks_in(options.at)
-    with terminal.interrupts_end_the_run() as interrupts:
-        runner = interrupts.runner = Runner(sim, options.rtf, measured)
-        recorder = None
-        if options.record is not None:
-            recorder = Recorder(options.record, sim)
-            recorder.attach(runner)
-        _advance(runner, end, end)
-    is_recorded = _is_recorded(recorder)
-    if recorder is not None and is_recorded:
-        note(f"recorded into {recorder.folder}")
+    with terminal.interrupts_end_the_run() as interrupts, plan.stack:
+        run = Run(Runner(sim, options.rtf, measured), plan, logs_warnings=False)
+        interrupts.runner = run.runner
+        with joined(run), terminal.RunProgress(run.runner, end).shown():
+            run.runner.run(end)
     _save_state(sim, options)
-    return GOOD if is_recorded else FAILED, measured.values()
+    return run, measured.values()
 
 
 def _shown(value: Value) -> str:
@@ -360,21 +327,6 @@ def _shown(value: Value) -> str:
 
 
 # ---- both ------------------------------------------------------------------------------------------------------------
-
-
-def _advance(runner: Runner, end: int, ticks: int) -> None:
-    with terminal.RunProgress(runner, end).shown():
-        runner.run(ticks)
-
-
-def _is_recorded(recorder: Recorder | None) -> bool:
-    """Finish the recording, if there is one; False and the reason on stderr when it could not be written."""
-    if recorder is None:
-        return True
-    recorder.close()
-    if recorder.error:
-        warn(recorder.error)
-    return not recorder.error
 
 
 def _save_state(sim: Simulation, options: ReplayOptions) -> None:

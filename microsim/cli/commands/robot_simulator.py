@@ -8,10 +8,11 @@ from enum import Enum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from microsim.cli.command import ROS_ARGS, Command, flag, option, seconds
+from microsim.cli.command import ROS_ARGS, Command, PluginsOption, seconds
 from microsim.cli.precompile import compiling, precompile
 from microsim.cli.terminal import GOOD, interrupts_end_the_run
 from microsim.errors import UsageError
+from microsim.options import flag, option
 
 if TYPE_CHECKING:
     from microsim.ros2.paced_node import PacedNode
@@ -37,6 +38,7 @@ class NodeOptions(NamedTuple):
     transport: Annotated[NodeTransport, option("--transport", _TRANSPORT)] = NodeTransport.auto
     duration: Annotated[float | None, option("--duration S", _DURATION, parser=seconds)] = None
     digest: Annotated[bool, flag("--digest", _DIGEST)] = False
+    plugins: PluginsOption = None
 
 
 def robot_simulator(options: NodeOptions) -> int:

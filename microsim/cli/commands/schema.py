@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from microsim.cli.command import Command, argument, json_outputs
+from microsim.cli.command import Command, json_outputs
 from microsim.errors import UsageError, unknown
+from microsim.options import argument
 
 
 def schema(

@@ -6,8 +6,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from microsim.cli.command import Command, PilotOption, argument, option, seconds, seed_value
+from microsim.cli.command import Command, PluginsOption, seconds, seed_value
 from microsim.errors import UsageError, unknown
+from microsim.missions.attachment import PilotOption
+from microsim.options import argument, option
 
 if TYPE_CHECKING:
     from microsim.runner import Pilot
@@ -23,6 +25,7 @@ def shot(
     at: Annotated[float, option("--at TIME", "Simulated time: 20, 2min.", parser=seconds)] = 0.0,
     seed: Annotated[int | None, option("--seed N", "Seed of all noise.", parser=seed_value)] = None,
     pilot: PilotOption = False,
+    plugins: PluginsOption = None,
 ) -> None:
     """Draw one moment: the map from above, the robots' paths and their camera images. Needs no browser.
 
@@ -58,16 +61,16 @@ def _draw(scenario: str, at_s: float, out: Path, seed: int | None, with_pilot: b
                 state = sim.state(robot)
                 path.append((state.x, state.y))
 
-    runner = Runner(sim, 0.0, pilot, longest_chunk=every)
-    runner.listen(messages=follow)
+    runner = Runner(sim, 0.0, pilot)
+    runner.listen(messages=follow, every_s=_TRAIL_S)
     runner.run(sim.clock.ticks_in(Fraction(str(at_s))))
     save_still(out, sim, paths)
 
 
 def _prepared(name: str, seed: int | None, with_pilot: bool) -> tuple[Simulation, Pilot | None]:
-    from microsim.cli.commands.demo import load_demo
     from microsim.missions.demo_pilot import DemoPilot
     from microsim.paths import demo_names, scenario_names
+    from microsim.shipped import load_demo
     from microsim.simulation import Simulation
 
     if name in demo_names():

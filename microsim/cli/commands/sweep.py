@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from typing_extensions import TypedDict
 
+from microsim.ci_reports import CiCase, ReportOptions
 from microsim.cli import terminal
-from microsim.cli.ci_reports import CiCase, ReportOptions
-from microsim.cli.command import Command, QuietOption, TimeoutOption, argument, flag, given, option, words_of
+from microsim.cli.command import Command, PluginsOption, QuietOption, TimeoutOption, words_of
 from microsim.cli.commands.check import jobs_option
 from microsim.cli.precompile import compiling, precompile_scenario
 from microsim.cli.terminal import FAILED, GOOD, Bar, is_quiet, note, print_json, tell, warn
 from microsim.errors import UsageError
+from microsim.options import argument, flag, given, option
 from microsim.processes import usable_cores
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class SweepOptions(NamedTuple):
     shrink_runs: Annotated[
         int, option("--shrink-runs N", "With --find: maximum number of runs for shrinking.", min=0)
     ] = 2000
+    plugins: PluginsOption = None
     json: Annotated[bool, flag("--json", "Print the outcome as one line of JSON.")] = False
     quiet: QuietOption = False
     report: ReportOptions = ReportOptions()

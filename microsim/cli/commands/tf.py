@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typing_extensions import TypedDict
 
-from microsim.cli.command import Command, JsonOption, argument, option
+from microsim.cli.command import Command, JsonOption
 from microsim.cli.live import PANEL, OnceOption, connected, json_text
 from microsim.cli.terminal import print_json
 from microsim.errors import UsageError
+from microsim.options import argument, option
 
 if TYPE_CHECKING:
     from microsim.ros2.client.transform_buffer import Transform
@@ -46,8 +47,11 @@ LISTEN_S = 1.0  # for the frames that move
 def echo(
     target: Annotated[str, argument("TARGET", "The frame in which it is expressed, such as map.")],
     source: Annotated[str, argument("SOURCE", "The frame whose pose is printed, such as rover/base_link.")],
+    given_rate: Annotated[
+        float | None, argument("[RATE]", "How often to print [Hz], as --rate.", min=0.001, max=1000.0)
+    ] = None,
     once: OnceOption = False,
-    rate: Annotated[float, option("--rate HZ", "How often to print.", min=0.001, max=1000.0)] = 1.0,
+    rate: Annotated[float, option("--rate -r HZ", "How often to print.", min=0.001, max=1000.0)] = 1.0,
     as_json: JsonOption = False,
     timeout: Annotated[float, option("--timeout S", "How long to wait for the frames.", min=0.1)] = 3.0,
 ) -> None:
@@ -58,6 +62,7 @@ def echo(
       microsim tf echo map rover/base_link
       microsim tf echo map drone/camera_link --once --json
     """
+    rate = rate if given_rate is None else given_rate
     with connected(None) as node:
         start, count, last = time.monotonic(), 0, None
         while True:

@@ -11,16 +11,17 @@ from typing_extensions import TypedDict
 from microsim.cli.command import (
     WORLD_THREADS,
     Command,
+    PluginsOption,
     QuietOption,
     ResultJsonOption,
     WorldThreadsOption,
-    argument,
-    option,
     seed_value,
 )
 from microsim.cli.precompile import compiling
-from microsim.cli.terminal import GOOD, Interrupts, check_can_write, interrupts_end_the_run, note, print_json, tell
+from microsim.cli.terminal import GOOD, Interrupts, interrupts_end_the_run, note, print_json, tell
 from microsim.errors import UsageError
+from microsim.options import argument, check_can_write, option
+from microsim.registry import trust
 
 if TYPE_CHECKING:
     from microsim.learning.learning_curve import Progress
@@ -37,13 +38,14 @@ class TrainOptions(NamedTuple):
         int | None, option("--seed N", "Seed of weights, exploration and worlds.", parser=seed_value, show_default="0")
     ] = None
     threads: WorldThreadsOption = WORLD_THREADS
-    device: Annotated[str, option("--device DEVICE", "Device of worlds and network: cpu or cuda.")] = "cpu"
+    device: Annotated[str, option("--device DEVICE", "Device of worlds and network: cpu, cuda or auto.")] = "cpu"
     settings: Annotated[
         list[str] | None, option("--set NAME=VALUE", "A setting of the training, such as steps=1e6; repeatable.")
     ] = None
     worlds: Annotated[int, option("--worlds N", "Unseen worlds for the final evaluation.", min=1)] = 1000
     plot: Annotated[Path | None, option("--plot FILE", "Learning curve as .png, .svg or .pdf.")] = None
     onnx: Annotated[Path | None, option("--onnx FILE", "Also write the policy as ONNX for other runtimes.")] = None
+    plugins: PluginsOption = None
     json: ResultJsonOption = False
     quiet: QuietOption = False
 
@@ -74,6 +76,7 @@ def train(options: TrainOptions) -> int:
       microsim train RoverAvoid --device cuda --set worlds=4096
     """
     out = options.out or Path(f"{Path(options.task).stem}.npz")
+    trust([Path(options.task).parent] if options.task.endswith(".py") else ())  # named on the command line
     _check_files(options, out)
     with interrupts_end_the_run() as interrupts:
         return _train(options, out, interrupts)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from typing_extensions import NotRequired, TypedDict
 
-from microsim.cli.command import Command, JsonOption, PluginsOption, argument
+from microsim.cli.command import Command, JsonOption, PluginsOption
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import GOOD, WRONG_INPUT, print_json
-from microsim.errors import MicroSimError, Problem, ScenarioError
-from microsim.registry import code_only_from
+from microsim.errors import MicroSimError, Problem, ScenarioError, ScenarioWarning
+from microsim.options import argument
 
 
 def validate(
@@ -37,7 +39,7 @@ def validate(
     reports = []
     is_bad = False
     for source in dict.fromkeys(files):
-        with compiling(), code_only_from(plugins or ()):
+        with compiling():
             kind = _kind(source)
             problems = _problems(source, kind)
         is_bad = is_bad or _is_bad(problems)
@@ -59,7 +61,7 @@ class ProblemOutput(TypedDict):
     column: Annotated[int | None, "From 1."]
     rule: NotRequired[Annotated[str, "Of a bundle: the rule that is broken."]]
     remedy: NotRequired[Annotated[str, "Of a bundle: what to do."]]
-    is_warning: NotRequired[Annotated[bool, "Of a bundle: it does not make the file bad."]]
+    is_warning: Annotated[bool, "It does not make the file bad."]
 
 
 class ValidatedFile(TypedDict):
@@ -79,12 +81,16 @@ def _is_bad(problems: Iterable[Problem]) -> bool:
 
 
 def _problems(source: str, kind: str) -> Sequence[Problem]:
-    try:
-        return _check(source, kind)
-    except ScenarioError as error:
-        return error.problems
-    except MicroSimError as error:  # a plug-in that cannot be loaded
-        return (Problem(str(error), file=source),)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ScenarioWarning)
+        try:
+            found = _check(source, kind)
+        except ScenarioError as error:
+            found = error.problems
+        except MicroSimError as error:  # a plug-in that cannot be loaded
+            found = (Problem(str(error), file=source),)
+    doubts = [each.message.problem for each in caught if isinstance(each.message, ScenarioWarning)]
+    return tuple(dict.fromkeys([*found, *doubts]))
 
 
 def _kind(source: str) -> str:
@@ -109,7 +115,8 @@ def _check(source: str, kind: str) -> Sequence[Problem]:
     if kind == "bundle":
         from microsim.bundle import check_bundle
 
-        return check_bundle(source)
+        found = check_bundle(source)
+        return found if _is_bad(found) else [*found, *_refusals({"world": source}, source)]
     if kind == "sweep":
         from microsim.sweep import load_sweep, make_plan
 
@@ -123,22 +130,38 @@ def _check(source: str, kind: str) -> Sequence[Problem]:
         if mission.scenario is not None:  # it may run in others
             check(mission, Simulation(mission.scenario, mission.seed))
     else:
-        from microsim.scenario import load_scenario
-
-        scenario = load_scenario(source)
-        if scenario.lockstep:
-            from microsim.ros2.lockstep import check_gates
-            from microsim.simulation import Simulation
-
-            check_gates(Simulation(scenario))
+        _check_run(source)
     return ()
+
+
+def _check_run(source: str | dict[str, Any]) -> None:
+    """What a run checks before its first tick. What names topics is checked against those that there are."""
+    from microsim.scenario import load_scenario
+
+    scenario = load_scenario(source)
+    if not (scenario.lockstep or scenario.faults):
+        return
+    from microsim.ros2.lockstep import check_gates
+    from microsim.simulation import Simulation
+
+    check_gates(Simulation(scenario))
+
+
+def _refusals(scenario: dict[str, Any], file: str) -> Iterator[Problem]:
+    """Why a world that is right cannot be run on its own: its car has no ground where it starts by default."""
+    try:
+        _check_run(scenario)
+    except ScenarioError as error:
+        for problem in error.problems:
+            yield replace(problem, file=problem.file or file, remedy=problem.remedy or "so it cannot be run on its own")
 
 
 def _report(source: str, kind: str, problems: Iterable[Problem]) -> dict[str, Any]:
     found = list(problems)
     details = [
         {"message": each.message, "path": each.path, "file": each.file, "line": each.line, "column": each.column}
-        | ({"rule": each.rule, "remedy": each.remedy, "is_warning": each.is_warning} if kind == "bundle" else {})
+        | ({"rule": each.rule, "remedy": each.remedy} if kind == "bundle" else {})
+        | {"is_warning": each.is_warning}
         for each in found
     ]
     return {kind: source, "ok": not _is_bad(found), "problems": details}

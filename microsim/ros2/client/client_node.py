@@ -93,9 +93,9 @@ class ClientPublisher:
     def subscribers(self) -> int:
         return self._node.do(lambda: self._publisher.subscribers)
 
-    def wait_for_subscriber(self, timeout: float = 5.0) -> bool:
-        """Whether there is one within that time."""
-        return bool(self._node.wait_until(lambda: self._publisher.subscribers, timeout))
+    def wait_for_subscriber(self, timeout: float = 5.0, count: int = 1) -> bool:
+        """Whether there is one, or as many, within that time."""
+        return self._node.wait_until(lambda: self._publisher.subscribers >= count, timeout)
 
     def wait_for_acks(self, timeout: float = 1.0) -> bool:
         """Whether all reliable subscribers have received everything within that time."""
@@ -277,6 +277,10 @@ class ClientNode:
         """Endpoints and the nodes that they belong to."""
         return self.do(lambda: [(self.view.owner(each), each) for each in select(self.view)])
 
+    def owners(self, endpoint: str, is_writer: bool) -> list[str]:
+        """Nodes that write or read something by its name in DDS, such as the requests of a service."""
+        return sorted({owner for owner, _ in self.endpoints(lambda view: view.at(endpoint, is_writer))} - {""})
+
     def absolute(self, name: str, what: str = "topic") -> str:
         """A name of a topic, service or action with its namespace, remapped."""
         if not _NAME.fullmatch(name):
@@ -319,6 +323,12 @@ class ClientNode:
     def types_of(self, topic: str, timeout: float | None = None) -> list[str]:
         """Publishers and subscribers may disagree."""
         return self._found("topic", self.absolute(topic), self.view.topics, timeout)
+
+    def types_of_service(self, service: str) -> list[str]:
+        return self._found("service", self.absolute(service, "service"), self.view.services, None)
+
+    def types_of_action(self, action: str) -> list[str]:
+        return self._found("action", self.absolute(action, "action"), self.view.actions, None)
 
     def subscribe(
         self, topic: str, callback: Callable[[Any], Any] | None = None, *,

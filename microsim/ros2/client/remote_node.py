@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +14,7 @@ from microsim.errors import UsageError, did_you_mean
 from microsim.ros2.client.reasons import listed
 from microsim.ros2.transport import Value
 from microsim.ros2.transport.graph_view import ACTION
+from microsim.ros2.transport.ros_arguments import read_value_as
 from microsim.ros2.transport.standalone import (
     DOUBLE,
     DOUBLES,
@@ -71,20 +72,43 @@ class RemoteParameters:
         """Raises UsageError with the node's reason. A whole number is accepted for a double."""
         self.set_all({name: value})
 
+    def set_text(self, name: str, text: str) -> None:
+        """The value is YAML, read as the type of the parameter: in a list of texts, `y` is a letter."""
+        (kind,) = self._types([name]).values()
+        self.set(name, read_value_as(text, "VALUE", TYPE_NAMES[kind] if 0 <= kind < len(TYPE_NAMES) else ""))
+
     def set_all(self, values: Mapping[str, Value]) -> None:
-        kinds = self._call("get_parameter_types", names=list(values)).types
-        wanted = dict(zip(values, map(int, kinds), strict=False))
+        if refused := self.set_each(values):
+            for name, kind in self._types(values).items():
+                if not kind:
+                    self._refuse(name, is_listed=False)
+            raise UsageError(f"node {self.name}: {'; '.join(refused.values())}")
+
+    def set_each(self, values: Mapping[str, Value]) -> dict[str, str]:
+        """By name, why the node refused what it refused."""
+        wanted = self._types(values)
         messages = [
             {"name": name, "value": value_message(_converted(value, wanted.get(name, 0)))}
             for name, value in values.items()
         ]
+        return self._refused(values, messages)
+
+    def delete(self, name: str) -> None:
+        """Raises UsageError with the node's reason."""
+        if not self._types([name])[name]:
+            self._refuse(name, is_listed=False)
+        if refused := self._refused([name], [{"name": name, "value": {}}]):
+            raise UsageError(f"node {self.name}: {refused[name]}")
+
+    def _types(self, names: Iterable[str]) -> dict[str, int]:
+        wanted = list(names)
+        kinds = self._call("get_parameter_types", names=wanted).types
+        return {**dict.fromkeys(wanted, 0), **dict(zip(wanted, map(int, kinds), strict=False))}
+
+    def _refused(self, names: Iterable[str], messages: list[dict[str, Any]]) -> dict[str, str]:
         results = self._call("set_parameters", parameters=messages).results
-        reasons = [each.reason or "refused" for each in results if not each.successful]
-        if reasons:
-            for name, kind in wanted.items():
-                if not kind:
-                    self._refuse(name, is_listed=False)
-            raise UsageError(f"node {self.name}: {'; '.join(reasons)}")
+        pairs = zip(names, results, strict=False)
+        return {name: each.reason or "refused" for name, each in pairs if not each.successful}
 
     def describe(self, *names: str) -> dict[str, dict[str, Any]]:
         """By name: type, description, read_only, and the range where there is one."""

@@ -238,6 +238,21 @@ def read_value(text: str, where: str) -> Value:
     return _value(node, where)
 
 
+def read_value_as(text: str, where: str, kind: str) -> Value:
+    """The value of `param set` for a parameter of that type; an empty or unknown type is guessed from the text.
+
+    Text stays as it is written. Where the type must be guessed, `y` and `n` are letters, as with `ros2 param set`.
+    """
+    node = _compose(text, where)
+    if node is None:
+        raise UsageError(f"{where}: a value is missing")
+    if kind == "string":
+        return str(node.value) if node.id == "scalar" and node.style else text.strip()
+    if kind == "string array" and node.id == "sequence" and all(each.id == "scalar" for each in node.value):
+        return [str(each.value) for each in node.value]
+    return _value(node, where, letters=kind not in ("bool", "bool array"))
+
+
 def read_params_file(path: Path) -> list[Override]:
     try:
         text = path.read_text(encoding="utf-8")
@@ -295,29 +310,32 @@ def _entries(mapping: Any, file: str, expected: str) -> Iterator[tuple[Any, Any]
         yield key, value
 
 
-def _value(node: Any, where: str) -> Value:
+def _value(node: Any, where: str, letters: bool = False) -> Value:
+    """`letters`: y and n are text. Beside text in a list, all words are text: `[x, y, on]`."""
     if node.id == "scalar":
-        return _scalar(node, where)
+        return _scalar(node, where, letters)
     if node.id != "sequence":
         raise UsageError(f"{where}: expected a value or a list, found {_kind(node)}")
     elements: list[Any] = []
     for element in node.value:
         if element.id != "scalar":
             raise UsageError(f"{where}: a list holds booleans, numbers or strings, not {_kind(element)}")
-        elements.append(_scalar(element, where))
+        elements.append(_scalar(element, where, letters))
+    if any(isinstance(each, str) for each in elements):
+        elements = [str(n.value) if type(e) is bool else e for n, e in zip(node.value, elements, strict=True)]
     if len({type(element) for element in elements}) > 1:
         raise UsageError(f"{where}: all elements of a list have one type; write 1.0 for 1 among fractions")
     return elements
 
 
-def _scalar(node: Any, where: str) -> bool | int | float | str:
+def _scalar(node: Any, where: str, letters: bool = False) -> bool | int | float | str:
     text, is_tagged = str(node.value), getattr(node.ctag, "handle", None) == "!!"
     tag = str(node.tag).rpartition(":")[2] if is_tagged else ""  # `str` for `!!str 1`, and so on
     if node.style or tag == "str":  # quoted, or a block of text
         return text
     if not text:
         raise UsageError(f"{where}: a value is missing")
-    value = _plain(text)
+    value = text if letters and not tag and text in ("y", "Y", "n", "N") else _plain(text)
     if tag == "float" and type(value) is int:
         return float(value)
     if tag in ("bool", "int", "float") and type(value).__name__ != tag:

@@ -59,11 +59,10 @@ class FactsCollector:
         self._begin()
         self._pace = run_state.RecentPace()
         self._pace.update(0.0, 0.0)
-        runner.listen(messages=self.follow)
-        runner.longest_chunk = self._trail_ticks
+        runner.listen(messages=self.follow, restarts=lambda sim: self._begin(), jumps=self._begin, every_s=TRAIL_S)
 
     def _begin(self) -> None:
-        """At the start of a run, and after a reset or another scenario."""
+        """At the start of a run, and after a reset, another scenario or a jump in time."""
         sim = self.runner.sim
         self.scenario = sim.scenario
         self.latest: dict[str, Message] = {}
@@ -71,14 +70,11 @@ class FactsCollector:
         self._trails: dict[str, deque[tuple[float, float]]] = {name: deque(maxlen=TRAIL_POINTS) for name in sim.robots}
         self._graphs: dict[str, deque[float]] = {}
         self._trail_ticks = max(1, round(TRAIL_S / sim.clock.dt))
-        self._next_trail = self._tick = 0
+        self._next_trail = 0
         self._latencies: dict[tuple[str, str], deque[float | None]] = {}
         self._counts: dict[tuple[str, str], tuple[int, int]] = {}
 
     def follow(self, messages: Sequence[Message]) -> None:
-        if self.runner.sim.tick < self._tick or self.runner.sim.scenario is not self.scenario:
-            self._begin()
-        self._tick = self.runner.sim.tick
         latest = self.latest
         for message in messages:
             latest[message.topic] = message

@@ -15,7 +15,6 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from microsim.errors import MicroSimError
-from microsim.messages.outbox import Message
 from microsim.runner import Runner
 
 HOLD_S = 0.6  # a key drives for this time: longer than a keyboard waits before it repeats
@@ -79,15 +78,14 @@ class KeyControls:
         self.note = ""
         self._until = [0.0, 0.0, 0.0, 0.0]  # wall time at which each axis is let go
         self._twist = [0.0, 0.0, 0.0, 0.0]
-        self._others, runner.poll = runner.poll, self._poll if runner.poll is not None else None
-        runner.listen(messages=self._insist_over_pilot)
+        runner.overrides.append(self._insist)
 
     @property
     def state(self) -> KeyState:
         return KeyState(self.robot, self.is_driven, self.runner.paused, self.is_helping, True, self.note)
 
     def take(self, keys: Sequence[str]) -> None:
-        if self.robot not in self._drivable():  # another scenario was loaded
+        if self.robot not in self._drivable():  # it was deleted, or another scenario was loaded
             self.robot, self.is_driven = next(iter(self._drivable()), ""), False
         for key in keys:
             self.note = ""
@@ -130,15 +128,6 @@ class KeyControls:
 
     def _command(self) -> None:
         self.runner.sim.command_twist(self.robot, self._twist[:3], self._twist[3])
-
-    def _insist_over_pilot(self, messages: Sequence[Message]) -> None:
-        if self.runner.pilot is not None:
-            self._insist()
-
-    def _poll(self, seconds: float) -> None:
-        if self._others is not None:
-            self._others(seconds)
-        self._insist()
 
     def _insist(self) -> None:
         """Repeat our command after those of others: keys override them."""
@@ -228,6 +217,8 @@ class Keyboard:
 
 def is_available() -> bool:
     """Whether keys can be read: a job in the background would be stopped for trying."""
+    if not hasattr(os, "tcgetpgrp"):  # Windows
+        return False
     try:
         if not sys.stdin.isatty():
             return False

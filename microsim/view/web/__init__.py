@@ -65,10 +65,8 @@ class Viewer:
         self.address = self._page.address
         self._last: tuple[Any, ...] = ()
         runner.listen(messages=self._tap)
+        runner.overrides.append(self._controls.insist)
         runner.watchers.append(Watcher(1.0 / FRAME_HZ, self._look))
-        self._others, runner.poll = runner.poll, self._poll if runner.poll is not None else None
-        if self._ring is not None:
-            runner.longest_chunk = min(runner.longest_chunk, 64)
         self._page.put(self._scene())
 
     def _scene(self) -> PageScene:
@@ -91,16 +89,8 @@ class Viewer:
         if self._collector.has_changed_scene():
             self._page.put(self._scene())
         self._collector.tap(messages)
-        if self._collector.driven and self.runner.pilot is not None:
-            self._controls.insist()
         if self._ring is not None:
             self._ring.tap(messages)
-
-    def _poll(self, seconds: float) -> None:
-        if self._others is not None:
-            self._others(seconds)
-        if self._collector.driven:
-            self._controls.insist()
 
     def _look(self) -> None:
         self._controls.take(self._page.take())

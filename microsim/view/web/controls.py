@@ -13,9 +13,9 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from microsim.attachment import Moving
 from microsim.engine.schedule import Input
 from microsim.errors import MicroSimError, UsageError
-from microsim.listening import Listener
 from microsim.messages.outbox import Message
 from microsim.runner import Pilot, Runner
 from microsim.simulation import Reconfiguration, Simulation, Snapshot
@@ -49,7 +49,7 @@ class Moment:
     tick: int
     snapshot: Snapshot
     frame: PageFrame
-    pilot: Pilot | None  # as it was then; None: there was none, or it cannot be copied
+    pilots: Sequence[Pilot] | None  # as they were then; None: they cannot be copied
     first_input: int  # among those remembered: the first that came after it
 
 
@@ -69,9 +69,7 @@ class Ring:
         self._inputs: list[tuple[int, Input]] = []  # since the first moment, with the tick at which each was taken
         self._dropped = 0  # number of inputs before these
         self._news: dict[str, News] = {}  # the newest of every topic
-        self._sim: Simulation | None = None
-        self._listener: Listener | None = None
-        self._tick = -1
+        runner.listen(inputs=self._on_input, restarts=lambda sim: self._forget())
 
     @property
     def span(self) -> tuple[int, int]:
@@ -85,14 +83,6 @@ class Ring:
         sim = self.runner.sim
         if not messages:
             return
-        if sim is not self._sim:
-            if self._sim is not None and self._listener is not None:
-                self._sim.listeners.remove(self._listener)
-            self._sim, self._listener = sim, sim.listen(inputs=self._on_input)
-            self._forget()
-        if sim.tick <= self._tick:  # another run, or tick 0 again
-            self._forget()
-        self._tick = sim.tick
         self._news.update(self._drawn(messages))
         if not self._moments or sim.tick >= self._moments[-1].tick + self._every():
             self._keep()
@@ -102,7 +92,7 @@ class Ring:
 
     def _on_input(self, tick: int, item: Input | Reconfiguration) -> None:
         if isinstance(item, Reconfiguration):
-            self._forget()  # snapshots belong to a scenario
+            self._forget()  # inputs are repeated within one scenario
         elif self._moments:
             self._inputs.append((tick, item))
 
@@ -110,8 +100,8 @@ class Ring:
         """Remember this moment of the run."""
         sim = self.runner.sim
         frame = replace(self._collector.still(), news=dict(self._news))
-        pilot = _copied(self.runner.pilot, sim)
-        self._moments.append(Moment(sim.tick, sim.snapshot(), frame, pilot, self._dropped + len(self._inputs)))
+        pilots = _copied(self.runner.pilots, sim)
+        self._moments.append(Moment(sim.tick, sim.snapshot(), frame, pilots, self._dropped + len(self._inputs)))
         oldest = sim.tick - round(SPAN_S / sim.clock.dt)
         while len(self._moments) > 1 and self._moments[1].tick <= oldest:
             self._moments.popleft()
@@ -126,7 +116,7 @@ class Ring:
         self._inputs.clear()
         self._dropped = 0
         self._news.clear()
-        self._tick, self.shown = -1, None
+        self.shown = None
 
     # ---- looking back ------------------------------------------------------------------------------------------------
 
@@ -137,7 +127,7 @@ class Ring:
             return None
         self.shown = max(tick, self._moments[0].tick)
         with self._elsewhere():
-            _, frame = self._go_to(self.shown, with_pilot=False)
+            _, frame = self._go_to(self.shown, with_pilots=False)
         return replace(frame, is_paused=True, is_past=True, past=self.span)
 
     def branch(self) -> str:
@@ -146,37 +136,37 @@ class Ring:
             return "already at the newest moment"
         if not self.can_branch:
             return "a run that is being recorded cannot branch: run it without --record"
-        had_pilot = self.runner.pilot is not None
+        had_pilots = bool(self.runner.pilots)
         with self.runner.sim.listeners.silenced():
-            pilot, frame = self._go_to(tick, with_pilot=True)
-        self.runner.restart(sim)
-        self.runner.pilot = pilot
+            pilots, frame = self._go_to(tick, with_pilots=True)
+        self.runner.jump()
+        self.runner.pilots[:] = pilots or ()
         while self._moments and self._moments[-1].tick >= tick:
             self._moments.pop()
-        self._news, self._tick, self.shown = dict(frame.news), tick, None
+        self._news, self.shown = dict(frame.news), None
         self._keep()
-        note = "; its pilot cannot be copied, so drive by hand" if had_pilot and pilot is None else ""
+        note = "; its pilot cannot be copied, so drive by hand" if had_pilots and not pilots else ""
         return f"branched at tick {tick:,}, {sim.time_ns / 1e9:.2f} s{note}"
 
-    def _go_to(self, tick: int, with_pilot: bool) -> tuple[Pilot | None, PageFrame]:
-        """Make the simulation what it was after that tick. Returns its pilot at that time and a frame."""
+    def _go_to(self, tick: int, with_pilots: bool) -> tuple[Sequence[Pilot], PageFrame]:
+        """Make the simulation what it was after that tick. Returns its pilots at that time and a frame."""
         sim, moments = self.runner.sim, list(self._moments)
         place = bisect_right([moment.tick for moment in moments], tick) - 1
         moment, first = moments[place], moments[place].first_input - self._dropped
         end = moments[place + 1].first_input - self._dropped if place + 1 < len(moments) else len(self._inputs)
         inputs, news = deque(self._inputs[first:end]), dict(moment.frame.news)
-        pilot = _copied(moment.pilot, sim) if with_pilot else None
+        pilots = (_copied(moment.pilots or (), sim) or ()) if with_pilots else ()
         sim.restore(moment.snapshot)
         while sim.tick < tick:
             while inputs and inputs[0][0] <= sim.tick:
                 sim.repeat(inputs.popleft()[1])
             messages = sim.step()
             news.update(self._drawn(messages))
-            if pilot is not None:
-                with sim.deaf() if sim.tick < tick else nullcontext():  # those inputs are among the remembered ones
+            with sim.deaf() if sim.tick < tick else nullcontext():  # those inputs are among the remembered ones
+                for pilot in pilots:
                     pilot(messages)
         still = replace(self._collector.still(), news=news, waypoints=moment.frame.waypoints)
-        return pilot, still
+        return pilots, still
 
     @contextmanager
     def _elsewhere(self) -> Iterator[None]:
@@ -190,25 +180,6 @@ class Ring:
             sim.restore(now)
 
 
-class Moving(Protocol):
-    """A recorded run that can be moved to any of its ticks."""
-
-    last: int
-
-    @property
-    def ignored(self) -> int: ...  # recorded inputs that were not taken, so far
-
-    @property
-    def span(self) -> tuple[int, int]: ...
-
-    @property
-    def room(self) -> int: ...
-
-    def __call__(self, messages: Sequence[Message]) -> None: ...
-
-    def move(self, tick: int, hand_out: Callable[[Sequence[Message]], None]) -> None: ...
-
-
 class Recorded:
     """The timeline of a replay: all of it can be shown, by running to it."""
 
@@ -216,7 +187,7 @@ class Recorded:
         self.runner, self._replay = runner, replay
         self._ignored = 0
         self.waits = False  # for the first page
-        runner.pilot = self
+        runner.steer(lambda sim: self)
 
     @property
     def span(self) -> tuple[int, int]:
@@ -241,20 +212,18 @@ class Recorded:
 
     def seek(self, tick: int) -> PageFrame | None:
         self._replay.move(tick, self.runner.listeners.message)
-        self.runner.restart(self.runner.sim)
+        self.runner.jump()
         return None
 
     def branch(self) -> str:
         return "a recording cannot branch"
 
 
-def _copied(pilot: Pilot | None, sim: Simulation) -> Pilot | None:
-    """A copy of a pilot with its memory, for the same simulation."""
-    if pilot is None:
-        return None
+def _copied(pilots: Sequence[Pilot], sim: Simulation) -> Sequence[Pilot] | None:
+    """Copies of pilots with their memory, for the same simulation."""
     shared: dict[int, Any] = {id(sim): sim}
     try:
-        return copy.deepcopy(pilot, shared)
+        return copy.deepcopy(list(pilots), shared)
     except Exception:  # generators, sockets, whatever a pilot may hold
         return None
 
@@ -304,7 +273,8 @@ class Controls:
 
     def _loop(self, now: float) -> None:
         """A demo that is done starts again after a moment, with the same seed."""
-        is_over = self.stage.loops and self.shown is None and getattr(self.runner.pilot, "is_done", False)
+        pilots = self.runner.pilots
+        is_over = any(getattr(pilot, "is_done", False) for pilot in pilots if self.stage.loops and self.shown is None)
         if not is_over or self.runner.paused:
             self._restart_at = None
         elif self._restart_at is None:

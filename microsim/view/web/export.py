@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
+from microsim.attachment import Moving
 from microsim.bundle import Bundle
 from microsim.engine.world import PALETTE, World
 from microsim.errors import os_errors
@@ -21,7 +22,6 @@ from microsim.runner import Runner
 from microsim.scenario.bundles import bundle_of
 from microsim.simulation import Simulation
 from microsim.view.run_state import RobotState, robot_states, shown_sensors
-from microsim.view.web.controls import Moving
 from microsim.view.web.interface import FrameCollector, ViewerError
 from microsim.view.web.page import own, quiet_server, with_head
 from microsim.view.web.page.panel_data import as_script, columns, plot_fields, point, sensor_plots

@@ -186,7 +186,6 @@ class FrameCollector:
         self._sim: Simulation | None = None
         self._world: World | None = None
         self._robots: tuple[str, ...] = ()
-        self._tick = -1
         self._news: dict[str, Message] = {}
         self._latest: dict[str, Message] = {}  # the same, but never handed over
         self._counters: Counter[str] = Counter()
@@ -198,6 +197,7 @@ class FrameCollector:
         self._plotted: set[str] = set()  # topics whose messages are part of the steps
         self._commanded: set[str] = set()
         self.restart_s: float | None = None
+        runner.listen(inputs=self._on_input, restarts=lambda sim: self.jump())
 
     def tap(self, messages: Sequence[Message]) -> None:
         news, latest, drawn = self._news, self._latest, self.drawn
@@ -205,7 +205,7 @@ class FrameCollector:
             if message.topic in drawn:
                 news[message.topic] = latest[message.topic] = message
         sim = self.runner.sim
-        if sim.tick >= self._next_step or sim.tick < self._tick:
+        if sim.tick >= self._next_step:
             self._next_step = sim.tick + max(1, round(_STEP_S / sim.clock.dt))
             readings = as_news({topic: latest[topic] for topic in self._plotted if topic in latest})
             self._way.append(Step(sim.tick, sim.time_ns, robot_states(sim), link_states(sim), readings))
@@ -223,7 +223,6 @@ class FrameCollector:
     def jump(self) -> None:
         """Time does not continue from where it was."""
         self.epoch += 1
-        self._tick = -1
         self._pace.clear()
         self._news.clear()
         self._way.clear()
@@ -240,8 +239,6 @@ class FrameCollector:
         return sim is not self._sim or sim.world is not self._world or sim.robots != self._robots
 
     def scene(self, **rest: Any) -> PageScene:
-        if self._sim is not self.runner.sim:
-            self.runner.sim.listen(inputs=self._on_input)
         sim = self._sim = self.runner.sim
         self._world, self._robots = sim.world, sim.robots
         looks = tuple(_sensor_look(sensor) for sensor in shown_sensors(sim.scenario))
@@ -260,9 +257,6 @@ class FrameCollector:
     def frame(self) -> PageFrame:
         """What is new since the last call."""
         sim = self.runner.sim
-        if sim.tick < self._tick:
-            self.jump()
-        self._tick = sim.tick
         news, rtf = as_news(self._news), self._rtf()
         self._report_pace(rtf)
         found = replace(self.still(), news=news, log=self._log(sim), rtf=rtf, past=self.past(), way=tuple(self._way))
@@ -275,15 +269,14 @@ class FrameCollector:
         runner, sim = self.runner, self.runner.sim
         return PageFrame(
             **run_state(runner), epoch=self.epoch, next_seed=sim.next_seed, is_paused=runner.paused,
-            waypoints=dict(getattr(runner.pilot, "waypoints", {})), driven=self.driven,
-            has_pilot=runner.pilot is not None, restart_s=self.restart_s,
-            idle=self._idle(sim),
-            events=tuple(getattr(runner.pilot, "events", ())[-_MOST_EVENTS:]),
+            waypoints={name: goal for each in runner.pilots for name, goal in getattr(each, "waypoints", {}).items()},
+            driven=self.driven, has_pilot=bool(runner.pilots), restart_s=self.restart_s, idle=self._idle(sim),
+            events=tuple(event for each in runner.pilots for event in getattr(each, "events", ()))[-_MOST_EVENTS:],
         )  # fmt: skip
 
     def _idle(self, sim: Simulation) -> tuple[str, ...]:
         """A demo's own pilot lets robots wait on purpose."""
-        has_plan = hasattr(self.runner.pilot, "is_done")
+        has_plan = any(hasattr(pilot, "is_done") for pilot in self.runner.pilots)
         waiting = (name for name in sim.robots if name not in self._commanded and sim.model(name).inputs)
         return () if has_plan else tuple(waiting)
 

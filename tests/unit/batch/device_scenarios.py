@@ -13,6 +13,7 @@ from tests.support import bare
 from tests.unit.batch.camera_scenarios import SOURCES as CAMERAS
 from tests.unit.batch.test_batch import HILLS, RANDOMIZE, scenario
 from tests.unit.batch.test_batch import ROBOTS as MANY
+from tests.unit.batch.test_generated_worlds import SOURCES as GENERATED
 
 ROUND = bare(
     model="navigation_robot",
@@ -36,6 +37,7 @@ SOURCES: dict[str, dict[str, Any]] = {
     "random": scenario(robots=EVERYONE, map=HILLS, randomize=RANDOMIZE),
     "faults": scenario(robots=EVERYONE, faults=FAULTS),
     **CAMERAS,
+    "generated": GENERATED["maze on hills"],
     "far apart": scenario(robots={name: MANY[name] for name in ("drone", "rover")}, obstacles=[]),  # nothing touches
 }
 

@@ -72,7 +72,10 @@ def scenario(**changes: Any) -> dict[str, Any]:
     }
 
 
-HILLS = {"size_xy_cells": [20, 20], "elevation": {"generate": "hills", "amplitude_m": 1.0, "wavelength_m": 8.0}}
+HILLS = {
+    "size_xy_cells": [20, 20],
+    "elevation": {"generate": "hills", "seed": 12345, "amplitude_m": 1.0, "wavelength_m": 8.0},
+}
 SCENARIOS = {
     "flat": microsim.load_scenario(scenario()),
     "hills": microsim.load_scenario(scenario(map=HILLS, physics_hz=50)),

@@ -12,6 +12,7 @@ from microsim.batch.camera_columns import CameraColumns
 from microsim.batch.host_loops import HostLoops
 from microsim.engine.compiled import kernel
 from microsim.engine.world import World
+from microsim.errors import UsageError
 from microsim.render.palette_camera import CameraModel
 from microsim.render.relief import patch_span, relief_depth, relief_depths, world_terrain
 from microsim.render.screen import bounds, fill_span, screen_index
@@ -123,9 +124,11 @@ def test_a_gpu_that_draws_one_byte_otherwise_is_not_used(monkeypatch: pytest.Mon
     monkeypatch.setattr(CameraColumns, "prepare", prepare)
     monkeypatch.setattr(device_choice, "cuda_loops", OneByteOff)
     monkeypatch.setattr(device_choice, "_proven", set())
-    with pytest.warns(RuntimeWarning, match=r"does not give the CPU's bits \(1 bytes of drone/camera:readings"):
-        batch = BatchSimulation(SOURCES["cameras on hills"], 2, device="cuda")
-    assert batch.device == "cpu"
+    reason = r"does not give the CPU's bits \(1 bytes of drone/camera:readings"
+    with pytest.raises(UsageError, match=reason):
+        BatchSimulation(SOURCES["cameras on hills"], 2, device="cuda")
+    with pytest.warns(RuntimeWarning, match=reason):
+        assert BatchSimulation(SOURCES["cameras on hills"], 2, device="auto").device == "cpu"
 
 
 @kernel

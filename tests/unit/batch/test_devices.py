@@ -18,6 +18,7 @@ from microsim.batch import BatchSimulation, device_choice
 from microsim.batch.host_loops import HostLoops
 from microsim.errors import MissingExtraError, UsageError
 from tests.unit.batch.device_scenarios import SOURCES, assert_complete, assert_same, drive, sensors_on_gpu
+from tests.unit.engine.rate_samples import assert_worlds_fire, samples
 from tests.unit.engine.test_records import change_all
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -42,12 +43,21 @@ def digests(name: str, device: Any) -> dict[str, str]:
     return {key: hashlib.sha256(np.ascontiguousarray(each).tobytes()).hexdigest() for key, each in arrays.items()}
 
 
+def fire_everywhere() -> None:
+    """A GPU's triggers are those of fractions too."""
+    from microsim.batch.cuda_loops import CudaLoops
+
+    for sample in samples(160, seed=5):
+        assert_worlds_fire(CudaLoops(), sample)
+
+
 @pytest.fixture(scope="module")
 def simulated() -> dict[str, dict[str, str]]:
     """The digests from a process in which numba's CUDA simulator stands for the GPU."""
     code = (
         "import json; from microsim.batch import device_choice; device_choice.TEST_WORLDS = 2;"
         "from tests.unit.batch.test_devices import SOURCES, digests;"
+        "from tests.unit.batch.test_devices import fire_everywhere; fire_everywhere();"
         "print(json.dumps({name: digests(name, 'cuda') for name in SOURCES}))"
     )
     flags = {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)}
@@ -83,38 +93,33 @@ def test_a_kernel_of_records_compiles_for_a_gpu_and_rounds_as_on_the_cpu() -> No
     def loop(address: int, tick: int) -> None:
         change_all(address, tick)
 
-    text = ptx_of(loop, 2, (8, 0))[1].decode()
+    text = ptx_of(loop, 2, (8, 0)).decode()
     assert not re.search(r"\b(fma|mad)\.[a-z.]*f(32|64)", text)
     assert re.search(r"\bmul\.rn\.f64", text)
     assert re.search(r"\bst\.[a-z.]*f64", text)
 
 
-@pytest.fixture
-def listing(compiler: None) -> Any:
-    """A GPU that notes what it is to run."""
+@pytest.fixture(scope="module")
+def asked() -> dict[tuple[Any, Any], int]:
+    """The loops that a GPU is to run for all of these batches, and the number of their arguments."""
+    from microsim.batch import camera_kernels
+    from microsim.batch.camera_columns import CameraColumns
     from microsim.batch.cuda_loops import CudaLoops
+
+    found: dict[tuple[Any, Any], int] = {}
 
     class Listing(CudaLoops):
         def __init__(self) -> None:
-            self.xp, self.asked = np, {}
+            self.xp = np
 
         def array(self, values: Any) -> Any:
             return values.copy()
 
         def launch(self, count: int, make: Any, constants: Any, *arguments: int) -> None:
-            self.asked[make, constants] = len(arguments) + 1
-
-    return Listing()
-
-
-def test_no_code_for_a_gpu_fuses_multiplications_and_additions(listing: Any) -> None:
-    from microsim.batch import camera_kernels
-    from microsim.batch.camera_columns import CameraColumns
-    from microsim.batch.cuda_compiler import ptx_of
-    from microsim.batch.cuda_kernels import move_loop
+            found[make, constants] = len(arguments) + 1
 
     for source in SOURCES.values():
-        batch = BatchSimulation(source, N, sensors=sensors_on_gpu(source), device=listing)
+        batch = BatchSimulation(source, N, sensors=sensors_on_gpu(source), device=Listing())
         batch.step(3)
         batch.reset([1])
         batch.free_places("a place", (2.0, 18.0), (2.0, 18.0))
@@ -123,31 +128,58 @@ def test_no_code_for_a_gpu_fuses_multiplications_and_additions(listing: Any) -> 
             if isinstance(sensor, CameraColumns):
                 sensor._frames[:, -1, camera_kernels.LEAVES] = 1  # nothing exposes frames here: say that they are due
                 sensor.finish(np.arange(N), batch.tick)
-    kinds = {make.__name__ for make, _ in listing.asked}
+    kinds = {make.__name__ for make, _ in found}
     assert kinds >= {"move_loop", "sense_loop", "take_loop", "start_loop", "settle_loop", "layout_loop"}
-    drawing = {constants[0].__name__ for make, constants in listing.asked if make.__name__ == "frame_loop"}
+    drawing = {constants[0].__name__ for make, constants in found if make.__name__ == "frame_loop"}
     assert drawing == {"place_shape", "aim_shape", "aim_ground", "see_pixel", "sum_in_row", "finish_pixel"}
+    return found
+
+
+def assert_rounds_as_the_cpu(make: Any, constants: Any, arguments: int) -> int:
+    """And the number of multiplications in the loop."""
+    from microsim.batch.cuda_compiler import ptx_of
+
+    loop = make(*constants)
+    assert len(inspect.signature(loop).parameters) == arguments
+    text = ptx_of(loop, arguments, (8, 0)).decode()
+    assert not re.search(r"\b(fma|mad)\.[a-z.]*f(32|64)", text), (make, constants)
+    # of two numbers they treat NaN and -0.0 in another way; with a constant that is not -0.0 they do the same
+    registers = r"\b(min|max)\.f64\s+%fd\d+, %fd\d+, (%fd|0d8000000000000000)"
+    assert not re.search(registers, text), (make, constants)
+    assert not re.search(r"\b(mul|add|sub)\.f(32|64)", text), "without .rn the driver may fuse it"
+    return len(re.findall(r"\bmul\.rn\.f64", text))
+
+
+@pytest.mark.usefixtures("compiler")
+def test_no_code_for_a_gpu_fuses_multiplications_and_additions(asked: dict[tuple[Any, Any], int]) -> None:
+    """One loop of each kind, since each takes a second to compile, and those of many robots ten. The others: below."""
+    of_each_kind: dict[str, Any] = {}
+    for (make, constants), arguments in asked.items():
+        if "move_" not in make.__name__ and "quiet_" not in make.__name__:
+            of_each_kind.setdefault(make.__name__, (make, constants, arguments))
+    assert len(of_each_kind) > 8
+    assert sum(assert_rounds_as_the_cpu(*each) for each in of_each_kind.values()) > 50
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiler")
+def test_no_code_at_all_for_a_gpu_fuses_multiplications_and_additions(asked: dict[tuple[Any, Any], int]) -> None:
     multiplications = 0
-    for (make, constants), arguments in listing.asked.items():
-        if make is move_loop and len(constants[0]) > 2:
+    for (make, constants), arguments in asked.items():
+        if make.__name__ == "move_loop" and len(constants[0]) > 2:
             continue  # 20 s to compile what others have: `quiet_loop` these robots, that of two robots their contacts
-        loop = make(*constants)
-        assert len(inspect.signature(loop).parameters) == arguments
-        _, code = ptx_of(loop, arguments, (8, 0))
-        text = code.decode()
-        assert not re.search(r"\b(fma|mad)\.[a-z.]*f(32|64)", text), (make, constants)
-        # of two numbers they treat NaN and -0.0 in another way; with a constant that is not -0.0 they do the same
-        registers = r"\b(min|max)\.f64\s+%fd\d+, %fd\d+, (%fd|0d8000000000000000)"
-        assert not re.search(registers, text), (make, constants)
-        multiplications += len(re.findall(r"\bmul\.rn\.f64", text))
-        assert not re.search(r"\b(mul|add|sub)\.f(32|64)", text), "without .rn the driver may fuse it"
+        multiplications += assert_rounds_as_the_cpu(make, constants, arguments)
     assert multiplications > 1000
 
 
-def test_without_a_gpu_the_cpu_takes_over_with_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_a_batch_on_a_gpu_is_refused_and_an_automatic_choice_warns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(device_choice, "cuda_loops", lambda: "no GPU can be used here (none)")
+    with pytest.raises(UsageError, match=r"no GPU can be used here \(none\); device='auto' runs"):
+        BatchSimulation(SOURCES["flat"], N, device="cuda", sensors=["rover/scan"])
     with pytest.warns(RuntimeWarning, match=r"no GPU can be used here \(none\): the batch runs on the CPU") as found:
-        batch = BatchSimulation(SOURCES["flat"], N, device="cuda", sensors=["rover/scan"])
+        batch = BatchSimulation(SOURCES["flat"], N, device="auto", sensors=["rover/scan"])
     assert len(found) == 1
     assert batch.device == "cpu"
     other = BatchSimulation(SOURCES["flat"], N, sensors=["rover/scan"])
@@ -169,8 +201,10 @@ class Wrong(HostLoops):
 def test_a_gpu_that_differs_in_one_bit_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_choice, "cuda_loops", Wrong)
     monkeypatch.setattr(device_choice, "_proven", set())
+    with pytest.raises(UsageError, match=r"does not give the CPU's bits \(\d+ bytes of car:state"):
+        BatchSimulation(SOURCES["flat"], N, device="cuda", sensors=())
     with pytest.warns(RuntimeWarning, match=r"does not give the CPU's bits \(\d+ bytes of car:state"):
-        batch = BatchSimulation(SOURCES["flat"], N, device="cuda", sensors=())
+        batch = BatchSimulation(SOURCES["flat"], N, device="auto", sensors=())
     assert batch.device == "cpu"
 
 

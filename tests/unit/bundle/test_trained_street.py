@@ -1,24 +1,29 @@
 """From photographs to driving: the shipped `street`, whose Gaussians were trained from rendered photographs.
 
 `photographed_street.py` took the photographs, `train.py` trained on them, `microsim bundle from-capture` made the
-world. The scene is known, so the result can be compared with the truth.
+world. The scene is known, so the world can be compared with the truth.
 """
 
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from shapely import Point, Polygon, union_all
+from shapely import Point, union_all
 from shapely.geometry import shape
 
 from examples.capture.photographed_street import CAMERA_HEIGHT_M
 from examples.capture.street_scene import Array, relief, ring
 from microsim import Simulation
-from microsim.bundle import load_bundle
-from microsim.bundle.capture.capture_world import CaptureOptions, CaptureSteps, build_capture
+from microsim.bundle import Bundle, load_bundle
+from microsim.bundle.capture import capture_world
+from microsim.bundle.capture.camera_poses import read_cameras
+from microsim.bundle.capture.capture_world import CaptureNotes, CaptureOptions, build_capture
 from microsim.bundle.capture.scene_layers import height_at
+from microsim.bundle.capture.similarity import Similarity
+from microsim.bundle.capture.splat_sources import open_splats
 from tests.support import COMPILED
 
 ROOT = Path(__file__).parents[3]
@@ -27,8 +32,23 @@ compiled = pytest.mark.skipif(not COMPILED, reason="minutes without the compiler
 
 
 @pytest.fixture(scope="module")
-def steps() -> CaptureSteps:
-    return build_capture(CAPTURE, CaptureOptions(camera_height_m=CAMERA_HEIGHT_M), lambda *_: None)
+def frame() -> Similarity:
+    """From the frame of training to the map, as the command finds it."""
+    options = CaptureOptions(camera_height_m=CAMERA_HEIGHT_M)
+    scene = capture_world._read(open_splats(capture_world.find_splats(CAPTURE)), lambda *_: None)
+    return capture_world._frame(CAPTURE, scene, read_cameras(CAPTURE), options, CaptureNotes())[0]
+
+
+@pytest.fixture(scope="module")
+def world() -> Bundle:
+    return load_bundle(WORLD)
+
+
+@pytest.fixture(scope="module")
+def shipped(world: Bundle) -> Any:
+    """The drivable area, as one shape."""
+    features = json.loads((WORLD / "geometry/drivable.geojson").read_text())["features"]
+    return union_all([shape(feature["geometry"]) for feature in features])
 
 
 class Trained:
@@ -43,43 +63,45 @@ class Trained:
         return self.scale * (np.asarray(places) @ self.rotation.T + self.shift)
 
 
-def road_on_map(steps: CaptureSteps, out: float) -> Array:
+def road_on_map(frame: Similarity, out: float) -> Array:
     """Points of the road's surface, so far to the outside of its middle [m]."""
     middle, normals, _ = ring()
     x, y = (middle + out * normals).T
-    return steps.frame.points(Trained().points(np.stack([x, y, relief(x, y) - 0.02 * abs(out)], axis=1)))
+    return frame.points(Trained().points(np.stack([x, y, relief(x, y) - 0.02 * abs(out)], axis=1)))
 
 
 @compiled
-def test_it_comes_out_level_and_to_scale(steps: CaptureSteps) -> None:
+def test_it_comes_out_level_and_to_scale(frame: Similarity) -> None:
     trained = Trained()
-    up = steps.frame.rotation @ trained.rotation @ np.array([0.0, 0.0, 1.0])
+    up = frame.rotation @ trained.rotation @ np.array([0.0, 0.0, 1.0])
     assert math.degrees(math.acos(min(1.0, float(up[2])))) < 0.5
-    assert steps.frame.scale * trained.scale == pytest.approx(1.0, rel=0.02)  # cameras stand 3 cm more or less high
+    assert frame.scale * trained.scale == pytest.approx(1.0, rel=0.02)  # cameras stand 3 cm more or less high
 
 
 @compiled
-def test_the_ground_of_the_road_is_where_it_is(steps: CaptureSteps) -> None:
-    points = np.concatenate([road_on_map(steps, out) for out in np.linspace(-3.0, 3.0, 13)])
-    errors = np.abs(height_at(steps.layers.ground, points) - points[:, 2])
+def test_the_ground_of_the_road_is_where_it_is(frame: Similarity, world: Bundle) -> None:
+    points = np.concatenate([road_on_map(frame, out) for out in np.linspace(-3.0, 3.0, 13)])
+    errors = np.abs(height_at(world.heightmap, points) - points[:, 2])
     assert not np.isnan(errors).any()
     assert float(np.median(errors)) < 0.05
     assert float(np.quantile(errors, 0.95)) < 0.1
 
 
 @compiled
-def test_one_can_drive_on_the_road_and_not_through_houses(steps: CaptureSteps) -> None:
-    area = union_all([Polygon(rings[0], rings[1:]) for rings in steps.drivable.polygons])
-    on_road = [area.contains(Point(*point[:2])) for point in road_on_map(steps, 0.0)]
+def test_one_can_drive_on_the_road_and_not_through_houses(frame: Similarity, shipped: Any) -> None:
+    on_road = [shipped.contains(Point(*point[:2])) for point in road_on_map(frame, 0.0)]
     assert float(np.mean(on_road)) > 0.95
-    houses = [area.contains(Point(*point[:2])) for point in road_on_map(steps, 11.0)]
+    houses = [shipped.contains(Point(*point[:2])) for point in road_on_map(frame, 11.0)]
     assert float(np.mean(houses)) < 0.05
 
 
+@pytest.mark.slow
 @compiled
-def test_the_shipped_world_is_what_the_command_makes(steps: CaptureSteps) -> None:
+def test_the_shipped_world_is_what_the_command_makes(frame: Similarity, world: Bundle, shipped: Any) -> None:
     """Not to the bit: linear algebra differs between processors."""
-    world = load_bundle(WORLD)
+    steps = build_capture(CAPTURE, CaptureOptions(camera_height_m=CAMERA_HEIGHT_M), lambda *_: None)
+    np.testing.assert_array_equal(steps.frame.rotation, frame.rotation)
+    assert steps.frame.scale == frame.scale
     kept = int((steps.layers.label != 3).sum())
     assert world.gaussians.count == pytest.approx(kept, rel=1e-3)
     assert world.heightmap.values.shape == steps.layers.ground.values.shape
@@ -87,8 +109,6 @@ def test_the_shipped_world_is_what_the_command_makes(steps: CaptureSteps) -> Non
     assert world.mesh is not None
     assert steps.mesh is not None
     assert len(world.mesh.triangles) == pytest.approx(len(steps.mesh[1]), rel=0.02)
-    features = json.loads((WORLD / "geometry/drivable.geojson").read_text())["features"]
-    shipped = union_all([shape(feature["geometry"]) for feature in features])
     assert shipped.area == pytest.approx(steps.drivable.area_m2, rel=0.02)
 
 
@@ -116,14 +136,14 @@ def driven(way: Array, most: int) -> tuple[Simulation, bool]:
 
 
 @compiled
-def test_a_lap(steps: CaptureSteps) -> None:
-    sim, is_around = driven(road_on_map(steps, -1.3)[:, :2], 500)
+def test_a_lap(frame: Similarity) -> None:
+    sim, is_around = driven(road_on_map(frame, -1.3)[:, :2], 500)
     assert is_around, sim.state("ego")
     assert sim.state("ego").contacts == 0
 
 
 @compiled
-def test_a_parked_car_ends_it(steps: CaptureSteps) -> None:
-    sim, is_around = driven(road_on_map(steps, 2.3)[:, :2], 500)
+def test_a_parked_car_ends_it(frame: Similarity) -> None:
+    sim, is_around = driven(road_on_map(frame, 2.3)[:, :2], 500)
     assert not is_around
     assert sim.state("ego").contacts >= 1

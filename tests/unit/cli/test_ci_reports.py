@@ -6,8 +6,8 @@ from xml.etree import ElementTree as ET
 import pytest
 from typer.testing import CliRunner
 
+from microsim.ci_reports import CiCase, junit_xml, markdown
 from microsim.cli import app
-from microsim.cli.ci_reports import CiCase, junit_xml, markdown
 from microsim.errors import UsageError
 
 MISSION = """

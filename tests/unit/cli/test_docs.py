@@ -2,7 +2,8 @@
 
 In a page, a block with a caption is a file of that name. A `sh` block of one command with `&` at its end runs in the
 background. A `text` block after a `python` block is what it prints; in a
-`console` block the lines after `$ microsim …` are. There `…` stands for anything, and any digest for any other.
+`console` block the lines after `$ microsim …` are. There `…` stands for anything. Digests and tokens are compared too,
+and may be nowhere else.
 """
 
 import contextlib
@@ -21,6 +22,7 @@ import pytest
 
 import microsim
 from tests.cli_support import ROOT, run_microsim
+from tests.forked_python import forked_python
 from tests.ros_domains import free_domain
 
 DOCS = ROOT / "docs"
@@ -53,13 +55,22 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def assert_prints(expected: str, printed: str, place: str) -> None:
-    parts = [re.escape(part) for part in _without_digests(expected).split("…")]
-    assert re.fullmatch("(?s)" + ".*".join(parts), _without_digests(printed)), f"{place} prints:\n{printed}"
+    parts = [re.escape(part) for part in _stripped(expected).split("…")]
+    assert re.fullmatch("(?s)" + ".*".join(parts), _stripped(printed)), f"{place} prints:\n{printed}"
 
 
-def _without_digests(text: str) -> str:
-    lines = [line.rstrip() for line in text.strip().splitlines()]
-    return re.sub(r"\b[0-9a-f]{64}\b", "<digest>", "\n".join(lines))
+def _stripped(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+
+def compared(page: Path) -> str:
+    """The text of a page's blocks that `run_page` compares with what is printed, or runs."""
+    found, before = [], ""
+    for block in blocks(page):
+        if block.language == "console" or (block.language == "text" and before == "python"):
+            found.append(block.text)
+        before = "" if block.caption else block.language
+    return "".join(found)
 
 
 def run_page(page: Path) -> None:
@@ -70,7 +81,7 @@ def run_page(page: Path) -> None:
     finally:
         for process in background:
             process.terminate()
-            process.wait(30)
+            process.wait(120)
 
 
 def _run_blocks(page: Path, background: list[subprocess.Popen[bytes]]) -> None:
@@ -99,7 +110,7 @@ def _run_blocks(page: Path, background: list[subprocess.Popen[bytes]]) -> None:
 def started(command: str) -> subprocess.Popen[bytes]:
     """A node in the background, once its topics are there."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    words, quiet = [sys.executable, "-m", *shlex.split(command)], subprocess.DEVNULL
+    words, quiet = [*forked_python(environment), "-m", *shlex.split(command)], subprocess.DEVNULL
     process = subprocess.Popen(words, env=environment, stdout=quiet, stderr=quiet)
     with microsim.connect() as node:
         node.subscribe("/clock", type="rosgraph_msgs/msg/Clock").get(120.0)
@@ -115,6 +126,8 @@ def run_console(block: Block) -> None:
         output = done.stdout + done.stderr
         if expected.strip():
             assert_prints(expected, output, block.place)
+        else:
+            assert done.returncode == 0, f"{block.place}: {command}\n{output}"
 
 
 @pytest.fixture(autouse=True)
@@ -141,6 +154,27 @@ def test_python_on_the_other_pages_runs_too(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if any(block.language == "python" for block in blocks(page)):
         run_page(page)
+
+
+DIGEST_OR_TOKEN = re.compile(r"\b[0-9a-f]{64}\b|\bmicrosim-\d[^\s:]*:scenario=\S+")
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+def test_digests_and_tokens_are_only_where_they_are_compared(page):
+    """A page is run if it has Python: see above. So none of them becomes stale unnoticed."""
+    found = DIGEST_OR_TOKEN.findall(page.read_text(encoding="utf-8"))
+    assert not found or page.name == "README.md" or any(block.language == "python" for block in blocks(page))
+    assert [each for each in found if each not in compared(page)] == []
+
+
+def test_a_stale_digest_or_token_fails():
+    shown = f"default, seed 1\n  wall time … s\n{'ab' * 32}\n"
+    assert_prints(shown, f"default, seed 1\n  wall time 0.3 s\n{'ab' * 32}\n", "here")
+    with pytest.raises(AssertionError, match="here prints"):
+        assert_prints(shown, f"default, seed 1\n  wall time 0.3 s\n{'ba' * 32}\n", "here")
+    token = "microsim-0.1.0:scenario=maze@cc01a4efe0da8426:seed=0:check=c81ca538"
+    with pytest.raises(AssertionError, match="here prints"):
+        assert_prints(f"found: {token}", f"found: {token[:-1]}9", "here")
 
 
 def test_every_yaml_block_of_the_scenario_page_is_a_scenario():
@@ -180,6 +214,10 @@ def test_every_public_name_is_in_the_python_reference():
     assert ".. autoclass:: microsim.Simulation\n   :members:\n   :undoc-members:" in page
     attributes = [name for name in vars(microsim.Simulation({})) if not name.startswith("_")]
     assert not [name for name in attributes if f"| `{name}` |" not in page]
+    documented = re.findall(r"^\| `(\w+)(?:\(\.\.\.\))?` \| (?!`)", page.partition("More attributes")[2], re.M)
+    listed = documented[: documented.index("on_tick") + 1]
+    assert len(listed) >= 9
+    assert not [name for name in listed if not hasattr(microsim.Simulation({}), name)]
 
 
 def test_everything_a_plug_in_sensor_gets_is_explained():
@@ -231,6 +269,16 @@ def test_pip_is_never_told_to_take_the_package_of_that_name_from_pypi():
     pages = [*PAGES, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
     lines = [(page.name, line) for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
     assert [each for each in lines if re.search(r"pip install '?microsim\b(?!-ros2)", each[1])] == []
+
+
+def test_rows_of_batches_have_the_numbers_that_the_page_lists():
+    from microsim.sensors import ahrs, gps, imu, odometry, range, scan
+
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|$", (DOCS / "batch.md").read_text(encoding="utf-8"), re.MULTILINE))
+    names = {name: " ".join(re.findall(r"`([^`]+)`", row)).split() for name, row in rows.items()}
+    names["ahrs"] = names["imu"] + names["ahrs"][1:]  # "as `imu`, then …"
+    for part in (ahrs, gps, imu, odometry, range, scan):
+        assert names[part.SENSOR.name] == list(part.SENSOR.reading)
 
 
 def test_every_extra_is_explained():

@@ -13,6 +13,7 @@ import pytest
 import setuptools
 from catkin_pkg.changelog import Changelog, populate_changelog_from_rst
 from catkin_pkg.package import Package, parse_package
+from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from microsim.cli import app
@@ -58,6 +59,19 @@ def test_the_installed_version_is_that_of_the_tree() -> None:
     assert installed_version(DISTRIBUTION) == __version__
 
 
+def test_who_cites_it_cites_this_version() -> None:
+    cited = YAML(typ="safe").load(ROOT / "CITATION.cff")
+    assert cited["version"] == __version__
+    assert cited["license"] == "Apache-2.0"
+
+
+def test_every_dependency_has_a_lower_bound(metadata: dict[str, Any]) -> None:
+    extras = metadata["extras_require"].values()
+    wanted = {each.partition(";")[0] for group in (metadata["install_requires"], *extras) for each in group}
+    built_elsewhere = {"vmas", "torch", "mujoco"}  # of benchmarks/peers, in environments of their own
+    assert {each for each in wanted if not re.search("[=>]=", each)} <= built_elsewhere
+
+
 def test_the_changelog_knows_this_version() -> None:
     assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
@@ -100,6 +114,13 @@ def test_colcon_runs_tests_that_exist_and_need_only_what_rosdep_installs(package
     assert len(files) > 10
     assert all((ROOT / file).is_file() for file in files)
     assert {each.name for each in package.test_depends} == {"python3-pytest", "python3-hypothesis"}
+    installed = {"microsim", "tests", "pytest", "hypothesis", "numpy", "numba", "pydantic", "rosbags", "ruamel"}
+    imported = {
+        (file, name.split(".")[0])
+        for file in files
+        for name in re.findall(r"^ *(?:import|from) ([\w.]+)", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert {each for each in imported if each[1] not in installed | sys.stdlib_module_names} == set()
 
 
 def test_every_data_file_is_installed_under_its_own_folder(metadata: dict[str, Any]) -> None:
@@ -177,7 +198,7 @@ def test_in_a_ros_2_workspace_the_libraries_themselves_are_installed(installed: 
     marker.parent.mkdir(parents=True)
     marker.touch()
     told = hint(installed, AMENT_PREFIX_PATH=f"/opt/ros/jazzy:{installed}")
-    assert told == "pip install 'viser>=1.1,<1.2' yourdfpy xacrodoc"
+    assert told == "pip install 'viser>=1.1,<1.2' 'yourdfpy>=0.0.56' 'xacrodoc>=1.0'"
     (installed / "microsim_ros2-0.1.0.dist-info" / "METADATA").unlink()
     assert (
         hint(installed, AMENT_PREFIX_PATH=str(installed)) == "pip install the packages of the extra 'view' in setup.py"
@@ -188,7 +209,7 @@ def test_in_a_ros_2_workspace_the_libraries_themselves_are_installed(installed: 
     ("module", "extra", "arguments"),
     [
         ("microsim.cli.commands.mcp", "mcp", ["mcp", "."]),
-        ("microsim.foxglove", "foxglove", ["run", "--transport", "none", "--foxglove", "0"]),
+        ("microsim.foxglove.transport", "foxglove", ["run", "--transport", "none", "--foxglove", "0"]),
     ],
 )
 def test_a_command_names_the_extra_that_it_needs(

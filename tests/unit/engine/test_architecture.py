@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -65,7 +66,7 @@ HOMES = {
         "sensors/_camera_messages.py",
     ),
     "mcp": ("agents/agent_server.py",),
-    "foxglove": ("foxglove.py",),
+    "foxglove": ("foxglove/",),
     "pytest": ("testing/pytest_plugin.py",),
     "typer": ("cli/",),
     "rich": ("cli/", "view/dashboard/"),
@@ -86,18 +87,39 @@ HOMES = {
 }
 
 
+@cache
 def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
-def imports(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and full name of everything imported, at any depth."""
-    for node in ast.walk(tree(path)):
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree(path)))
+
+
+@cache
+def imports(path: Path) -> tuple[tuple[str, str], ...]:
+    """Place and full name of everything imported, at any depth."""
+    found: list[tuple[str, str]] = []
+    for node in nodes(path):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            found += ((place(path, node), alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute here"
-            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+            assert node.level == 0, f"{place(path, node)}: imports are absolute here"
+            found += ((place(path, node), f"{node.module}.{alias.name}") for alias in node.names)
+    return tuple(found)
+
+
+def place(path: Path, node: ast.stmt | ast.expr) -> str:
+    return f"{name(path)}:{node.lineno}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trees() -> Iterator[None]:
+    """Read once for all rules, and then forgotten: a million objects would slow down other tests' memory."""
+    yield
+    for each in (tree, nodes, imports):
+        each.cache_clear()
 
 
 def name(path: Path) -> str:
@@ -115,10 +137,10 @@ def test_a_home_is_a_folder_or_module_that_is_there() -> None:
     assert not [place for place in places if not (PACKAGE / place).exists()]
 
 
-@pytest.mark.parametrize("path", [*in_folders(CORE), PACKAGE / "render/screen.py"], ids=name)
-def test_the_core_imports_only_itself_numpy_numba_and_what_merely_computes(path: Path) -> None:
+def test_the_core_imports_only_itself_numpy_numba_and_what_merely_computes() -> None:
     foreign = [
-        f"line {line}: {imported}"
+        f"{line}: {imported}"
+        for path in [*in_folders(CORE), PACKAGE / "render/screen.py"]
         for line, imported in imports(path)
         if imported.split(".")[0] not in PURE
         and not imported.startswith(("microsim.engine", "microsim.rays", "microsim.render.screen"))
@@ -127,29 +149,30 @@ def test_the_core_imports_only_itself_numpy_numba_and_what_merely_computes(path:
     assert not foreign
 
 
-@pytest.mark.parametrize("path", in_folders(COMPUTING), ids=name)
-def test_the_core_takes_no_transcendental_function_from_math_or_numpy(path: Path) -> None:
+def test_the_core_takes_no_transcendental_function_from_math_or_numpy() -> None:
     calls = [
-        f"line {node.lineno}: {node.value.id}.{node.attr}"
-        for node in ast.walk(tree(path))
+        f"{place(path, node)}: {node.value.id}.{node.attr}"
+        for path in in_folders(COMPUTING)
+        for node in nodes(path)
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.value.id in {"math", "np", "numpy"}
         and node.attr in INEXACT
     ]
     taken = [
-        f"line {line}: {imported}"
+        f"{line}: {imported}"
+        for path in in_folders(COMPUTING)
         for line, imported in imports(path)
         if imported.split(".")[0] in {"math", "numpy"} and imported.split(".")[-1] in INEXACT
     ]
     assert not calls + taken
 
 
-@pytest.mark.parametrize("path", in_folders(COMPUTING), ids=name)
-def test_no_kernel_trades_exactness_or_order_for_speed(path: Path) -> None:
+def test_no_kernel_trades_exactness_or_order_for_speed() -> None:
     loose = [
-        f"line {node.value.lineno}: {node.arg}"
-        for node in ast.walk(tree(path))
+        f"{place(path, node.value)}: {node.arg}"
+        for path in in_folders(COMPUTING)
+        for node in nodes(path)
         if isinstance(node, ast.keyword)
         and node.arg == "fastmath"
         and not (isinstance(node.value, ast.Constant) and node.value.value is False)
@@ -157,24 +180,14 @@ def test_no_kernel_trades_exactness_or_order_for_speed(path: Path) -> None:
     assert not loose
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name)
-def test_heavy_imports_have_one_home(path: Path) -> None:
+def test_heavy_imports_have_one_home() -> None:
     strays = [
-        f"line {line}: {imported} belongs into {' or '.join(HOMES[imported.split('.')[0]])}"
+        f"{line}: {imported} belongs into {' or '.join(HOMES[imported.split('.')[0]])}"
+        for path in MODULES
         for line, imported in imports(path)
         if imported.split(".")[0] in HOMES and not name(path).startswith(HOMES[imported.split(".")[0]])
     ]
     assert not strays
-
-
-def test_a_class_has_a_name_of_its_own() -> None:
-    owners: dict[str, list[str]] = {}
-    for path in MODULES:
-        for node in tree(path).body:
-            if isinstance(node, ast.ClassDef):
-                owners.setdefault(node.name, []).append(name(path))
-    shared = {each: places for each, places in owners.items() if len(places) > 1}
-    assert shared.keys() <= {"Ground", "Splats"}, shared
 
 
 def test_what_catches_every_error_says_why() -> None:
@@ -199,38 +212,3 @@ def test_a_run_without_lidar_and_mesh_starts_without_their_modules() -> None:
     assert all(find_spec(part) for part in parts), "a module was renamed"
     assert "microsim.simulation" in loaded
     assert not parts & set(loaded)
-
-
-@pytest.mark.parametrize(
-    ("former", "names"),
-    [
-        ("microsim.faults.fault_kind", ["FaultKind"]),
-        ("microsim.generators.generator", ["Dice", "Generator"]),
-        ("microsim.messages.inputs.input_kind", ["InputKind"]),
-        ("microsim.recording.bag", ["open_bag", "RecordOptions"]),
-        ("microsim.recording.replay", ["Replay"]),
-        ("microsim.ros2.robot_simulator.core", ["Pose", "RobotSimulator"]),
-        ("microsim.ros2.robot_simulator.moving", ["read_obstacles"]),
-        ("microsim.ros2.robot_simulator.node", ["RobotSimulatorNode"]),
-        ("microsim.ros2.robot_simulator.settings", ["RobotSimulatorSettings"]),
-        ("microsim.ros2.sim_rover", ["RoverCore", "RoverSettings"]),
-        ("microsim.scenario.robots", ["Robot"]),
-        ("microsim.sim.compiled", ["kernel"]),
-        ("microsim.sim.components", ["RobotModel"]),
-        ("microsim.sim.exact", ["sin"]),
-        ("microsim.sim.noise", ["normals"]),
-    ],
-)
-def test_names_that_were_documented_elsewhere_can_be_imported_from_there(former: str, names: list[str]) -> None:
-    namespace: dict[str, object] = {}
-    exec(f"from {former} import {', '.join(names)}", namespace)  # noqa: S102 - the statement that users have
-    assert all(isinstance(namespace[name], type) or callable(namespace[name]) for name in names)
-    with pytest.raises(ImportError, match="no_such_name"):
-        exec(f"from {former} import no_such_name", {})  # noqa: S102
-
-
-def test_modules_that_were_documented_elsewhere_can_be_imported_from_there() -> None:
-    run = "from microsim.sim import motion; import microsim.sim.exact as exact; print(motion.PLACE_Z, exact.PI)"
-    here = "from microsim.engine import motion, exact; print(motion.PLACE_Z, exact.PI)"
-    former, now = (subprocess.check_output([sys.executable, "-c", code], text=True) for code in (run, here))
-    assert former == now

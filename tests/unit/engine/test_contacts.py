@@ -23,6 +23,7 @@ from microsim.runner import Notes, Runner
 from microsim.sweep.run_one import run_one
 from microsim.view.dashboard.panels import _motion
 from microsim.view.run_state import robot_states
+from tests.support import many
 
 NONE = dict.fromkeys(("odom", "gps", "imu", "camera", "range"))
 QUIET = {"radio": {"enabled": False}, "world_topics": {"occupancy_hz": 0, "markers_hz": 0}}
@@ -276,6 +277,62 @@ def test_the_plain_form_of_a_touch_has_the_same_bits():
 BOX = {"type": "box", "center": [30.0, 50.0, 0.0], "size": [2.0, 4.0, 3.0]}
 
 
+@settings(max_examples=many(40, 4), deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(22, 38), st.floats(46, 54), st.floats(0.2, 3), st.booleans()), min_size=1, max_size=8),
+    st.floats(-0.4, 0.4),
+)
+def test_contacts_name_the_obstacle_that_is_there(things, yaw):
+    """A drone that flies through them: one that it overlaps. A rover: one on a cell beside its middle."""
+    shapes = [
+        {"name": f"thing_{k}", "type": "cylinder", "center": [x, y, 0.0], "radius": size / 2, "height": 3.0}
+        if is_round
+        else {"name": f"thing_{k}", "type": "box", "center": [x, y, 0.0], "size": [size, 1.0, 3.0]}
+        for k, (x, y, size, is_round) in enumerate(things)
+    ]
+    robots = {"drone": drone(15.0), "rover": rover(15.0, yaw=yaw)}
+    sim, named = Simulation(world(robots, obstacles=shapes)), {each["name"]: each for each in shapes}
+    sim.command("drone", vx=5.0)
+    sim.command("rover", v=2.0)
+    for _ in range(120):
+        sim.advance(3)
+        for robot, margin in (("drone", DRONE_HALF + 2e-3), ("rover", 1.01)):
+            state = sim.state(robot)
+            for name in sim.touching(robot):
+                each = named[name]  # never just "obstacle"
+                half = [each["radius"]] * 2 if "radius" in each else [each["size"][0] / 2, each["size"][1] / 2]
+                assert abs(state.x - each["center"][0]) <= half[0] + margin
+                assert abs(state.y - each["center"][1]) <= half[1] + margin
+
+
+def test_of_several_obstacles_the_one_that_stops_a_drone_is_named():
+    walls = [{**BOX, "name": name, "center": [x, 50.0, 0.0]} for name, x in (("far", 33.0), ("near", 30.0))]
+    sim = Simulation(world({"drone": drone(20.0)}, obstacles=walls, collisions="stop", physics_hz=2))
+    sim.command("drone", vx=5.0)
+    sim.step(20)
+    assert sim.touching("drone") == ("near",)
+
+
+@pytest.mark.parametrize("robot", ["drone", "rover"])
+def test_a_contact_keeps_its_name_when_other_obstacles_come_and_go(robot):
+    robots = {"drone": drone(20.0), "rover": rover(20.0, 51.5)}
+    walls = [{**BOX, "name": "other", "center": [80.0, 80.0, 0.0]}, {**BOX, "name": "wall"}]
+    sim = Simulation(world(robots, obstacles=walls, collisions="stop"))
+    sim.command("drone", vx=5.0)
+    sim.command("rover", v=2.0)
+    sim.step(400)
+    before = sim.snapshot()
+    sim.delete("other")
+    sim.step(3)
+    assert (sim.touching(robot), sim.last_contact(robot)) == (("wall",), "wall")
+    sim.spawn("third", {**BOX, "center": [70.0, 70.0, 0.0]})
+    sim.step(3)
+    assert sim.touching(robot) == ("wall",)
+    sim.restore(before)
+    assert (sim.touching(robot), sim.last_contact(robot)) == (("wall",), "wall")
+    assert sim.state(robot).contacts == 1
+
+
 def test_a_drone_through_a_box_is_counted_and_flies_on():
     empty = Simulation(world({"drone": drone(20.0)}))
     sim = Simulation(world({"drone": drone(20.0)}, obstacles=[BOX]))
@@ -283,7 +340,7 @@ def test_a_drone_through_a_box_is_counted_and_flies_on():
         each.command("drone", vx=5.0)
         each.step(240)
     assert sim.state("drone").contacts == 1
-    assert sim.last_contact("drone") == "obstacle"
+    assert sim.last_contact("drone") == "obstacle_0"
     assert sim.touching("drone") == ()
     assert sim.state("drone")[:-1] == empty.state("drone")[:-1]
 
@@ -294,7 +351,7 @@ def test_a_contact_lasts_as_long_as_bodies_overlap():
     ticks = 0
     for _ in range(240):
         sim.step(1)
-        ticks += sim.touching("drone") == ("obstacle",)
+        ticks += sim.touching("drone") == ("obstacle_0",)
     way = 2.0 + 2 * DRONE_HALF  # from face to face, at 1/12 m a tick
     assert ticks == pytest.approx(12 * way, abs=1.5)
 
@@ -313,7 +370,7 @@ def test_a_drone_stops_at_a_face_where_collisions_stop(obstacle, face):
     state = sim.state("drone")
     assert state.x == pytest.approx(face - DRONE_HALF, abs=1e-6)
     assert (state.vx, state.vy, state.vz) == (0.0, 0.0, 0.0)
-    assert (state.contacts, sim.touching("drone")) == (1, ("obstacle",))
+    assert (state.contacts, sim.touching("drone")) == (1, ("obstacle_0",))
     sim.command("drone", vx=-5.0)
     sim.step(60)
     assert sim.state("drone").x == pytest.approx(face - DRONE_HALF - 5.0, abs=1e-6)
@@ -336,7 +393,7 @@ def test_a_box_in_the_air_is_flown_under_and_driven_into():
     sim.command("rover", v=2.0)
     sim.step(600)
     assert sim.state("drone").contacts == 0
-    assert sim.touching("rover") == ("obstacle",)
+    assert sim.touching("rover") == ("obstacle_0",)
 
 
 def test_a_drone_that_was_put_into_a_box_can_leave_it():
@@ -355,7 +412,7 @@ def test_what_stops_a_rover_has_a_name():
     sim = Simulation(world({"rover": rover(28.0)}, obstacles=[BOX]))
     sim.command("rover", v=2.0)
     sim.step(120)
-    assert sim.touching("rover") == ("obstacle",)
+    assert sim.touching("rover") == ("obstacle_0",)
     sim.command("rover", v=0.0)
     sim.step(120)  # it stands there: still the same contact
     sim.command("rover", v=2.0)
@@ -367,9 +424,9 @@ def test_what_stops_a_rover_has_a_name():
     assert sim.state("rover").contacts == 2
 
 
-@pytest.mark.parametrize("name", ["obstacle", "map edge"])
+@pytest.mark.parametrize("name", ["obstacle_0", "map edge"])
 def test_what_stops_a_car_has_a_name(name):
-    keys = {"obstacles": [BOX]} if name == "obstacle" else {}
+    keys = {"obstacles": [BOX]} if name == "obstacle_0" else {}
     sim = Simulation(world({"car": car(10.0)}, **keys))
     sim.command("car", speed=10.0)
     sim.step(1200)
@@ -466,7 +523,7 @@ def test_the_log_of_a_run_has_contacts():
     runner.run(120)
     (note,) = runner.notes.take()
     assert isinstance(runner.notes, Notes)
-    assert (note.level, note.text, note.count) == ("warn", "rover touches the obstacle", 1)
+    assert (note.level, note.text, note.count) == ("warn", "rover touches obstacle_0", 1)
 
 
 def test_the_status_of_a_run_names_what_is_touched():
@@ -486,8 +543,8 @@ def test_people_are_shown_what_robots_touch():
     sim.command("rover", v=2.0)
     sim.step(120)
     shown = robot_states(sim)["rover"]
-    assert (shown.contacts, shown.touching) == (1, ("obstacle",))
-    assert "touches obstacle" in _motion(shown).plain
+    assert (shown.contacts, shown.touching) == (1, ("obstacle_0",))
+    assert "touches obstacle_0" in _motion(shown).plain
     sim.command("rover", v=-2.0)
     sim.step(30)
     assert "1 contact" in _motion(robot_states(sim)["rover"]).plain

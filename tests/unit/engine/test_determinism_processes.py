@@ -80,3 +80,29 @@ def test_compiled_for_another_processor(cpu, features):
     result = run(NUMBA_CPU_NAME=cpu, NUMBA_CPU_FEATURES=features)
     assert result["cpu"] == cpu
     assert result["digest"] == DIGESTS["short_mission"]
+
+
+CHECKED = """
+import json
+import mission
+from microsim.batch import BatchSimulation
+found = {"short_mission": mission.run_short_mission(), "short_drive": mission.run_short_drive()}
+found["bundle_drive"] = mission.run_bundle_drive()
+for name in mission.SCENARIOS:
+    found["mission" if name == "default" else f"mission_{name}"] = mission.run_mission(name)
+for scenario in ("default", "obstacles_arena"):
+    BatchSimulation(scenario, n=70, threads=2).step(130)
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_no_kernel_of_ours_uses_an_index_that_is_out_of_range():
+    """All are compiled with checks of every index, as those of plug-ins always are, and give the same bytes."""
+    variables = {**os.environ, "PYTHONPATH": f"{GOLDEN.parents[1]}{os.pathsep}{GOLDEN}", "NUMBA_BOUNDSCHECK": "1"}
+    command = [sys.executable, "-c", CHECKED]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=1800, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "ignored" not in done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found == {name: DIGESTS[name] for name in found}, UPDATE

@@ -11,6 +11,7 @@ import microsim
 from microsim.recording.bag_io import open_bag
 from microsim.recording.bag_replay import Replay
 from microsim.recording.recorder import Recorder
+from microsim.recording.state_file import resume, save_state
 
 QUIET = {
     "world_topics": {"occupancy_hz": 1, "markers_hz": 1},
@@ -68,7 +69,7 @@ def test_a_spawned_robot_drives_senses_and_is_stopped_by_a_spawned_obstacle(sim:
     sim.spawn("crate", CRATE)
     sim.command("rover_2", v=2.0)
     messages = sim.step(240)
-    assert sim.touching("rover_2") == ("obstacle",)
+    assert sim.touching("rover_2") == ("crate",)
     assert {"/rover_2/odom", "/rover_2/imu/data_raw"} <= {each.topic for each in messages}
     frames = sim.frame_poses()
     assert "rover_2/base_link" in frames
@@ -101,6 +102,34 @@ def test_a_recording_with_entities_replays_to_the_same_bytes(sim: microsim.Simul
         assert replay.verify().is_identical
         assert replay.sim.digest() == sim.digest()
         assert list(replay.sim.entities) == list(sim.entities)
+
+
+def test_an_obstacle_may_stand_where_a_robot_started_once_it_has_left(sim: microsim.Simulation, tmp_path: Path) -> None:
+    """The run goes on, is recorded, replayed, saved and changed like any other; a reset makes room again."""
+    started = microsim.Simulation(QUIET)
+    started.step(30)
+    at_start = {**CRATE, "center": [10.0, 10.0, 0.0]}
+    with pytest.raises(microsim.UsageError, match="overlap rover"):
+        sim.spawn("crate", at_start)
+    with Recorder(tmp_path / "bag", sim):
+        sim.command("rover", v=2.0)
+        sim.step(120)
+        sim.spawn("crate", at_start)
+        sim.step(10)
+        sim.move_obstacle("crate", (10.0, 10.1, 0.0))
+        sim.delete("obstacle_0")
+        sim.spawn("rover_2", SECOND)
+        sim.step(10)
+    save_state(tmp_path / "run.state", sim.snapshot())
+    assert resume(tmp_path / "run.state", tmp_path).digest() == sim.digest()
+    with Replay(open_bag(tmp_path / "bag")) as replay:
+        assert replay.verify().is_identical
+    with pytest.raises(microsim.ScenarioError, match="occupied by"):
+        sim.spawn("rover_3", {"model": "rover", "start": {"map_pose": {"x": 10.0, "y": 10.0}}})
+    sim.step(5)
+    sim.reset()
+    sim.step(30)
+    assert sim.digest() == started.digest()
 
 
 def test_a_reset_removes_what_was_spawned_and_brings_back_what_was_deleted(sim: microsim.Simulation) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import microsim
-from microsim.cli.run_parts import assembled
+from microsim.cli.commands.run import assembled
 from microsim.errors import ScenarioError, UsageError
 from microsim.recording.bag_io import RecordOptions, open_bag
 from microsim.recording.bag_replay import Replay

@@ -1,64 +1,158 @@
-"""Compiled kernels are kept in a folder named by all that decides their bits: an outdated one is never loaded."""
+"""Compiled kernels are kept in files named by all that decides their bits: an outdated one is never loaded."""
 
-import ast
-import shutil
-from collections.abc import Iterator
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numba
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numba.core.dispatcher import Dispatcher
 
-from microsim.engine import compiled
+from microsim.engine import compiled, kernel_key
+from microsim.render import splat
 
 PACKAGE = Path(compiled.__file__).parents[1]
 
 
-def names_in(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-
-
-def kernels_in(tree: ast.Module) -> Iterator[ast.FunctionDef]:
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and "kernel" in {ast.unparse(each) for each in node.decorator_list}:
-            yield node
-
-
-def imported_by_kernels(tree: ast.Module) -> set[str]:
-    """`microsim.x.name` for every function, constant or module of MicroSim that a kernel uses, also by another name."""
-    came_from = {
-        name.asname or name.name: f"{node.module}.{name.name}"
-        for node in tree.body
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("microsim")
-        for name in node.names
-    }
-    used: set[str] = set().union(*map(names_in, kernels_in(tree)))
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and used & set().union(*map(names_in, node.targets)):
-            used |= names_in(node.value)
-    return {came_from[name] for name in used if name in came_from}
-
-
-def test_every_file_that_a_kernel_takes_a_constant_from_is_in_the_name() -> None:
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
-    with_kernels = {path.relative_to(PACKAGE).parts[0] for path, tree in trees.items() if any(kernels_in(tree))}
-    imported = set().union(*map(imported_by_kernels, trees.values()))
-    assert len(imported) > 50
-    assert {name for name in imported if name.split(".")[1] not in compiled.KERNEL_FOLDERS} == set()
-    assert with_kernels <= set(compiled.KERNEL_FOLDERS)
-
-
-def test_another_constant_is_another_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The name was a hash of files that contain the word "kernel", and the old picture was drawn."""
+def modules_with_kernels() -> Iterator[ModuleType]:
     for folder in compiled.KERNEL_FOLDERS:
-        shutil.copytree(PACKAGE / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(compiled, "__file__", str(tmp_path / "engine" / "compiled.py"))
-    before = compiled._source_hash()
-    assert before == compiled._source_hash()
-    changed = tmp_path / "render" / "splat" / "__init__.py"
-    assert "DILATION_PX2 = 0.3" in changed.read_text()
-    changed.write_text(changed.read_text().replace("DILATION_PX2 = 0.3", "DILATION_PX2 = 0.9"))
-    assert compiled._source_hash() != before
+        for path in sorted((PACKAGE / folder).rglob("*.py")):
+            if "kernel" in path.read_text(encoding="utf-8") and path.name != "ppo.py":  # which needs torch
+                place = path.relative_to(PACKAGE.parent).with_suffix("")
+                yield import_module(".".join(place.parts).removesuffix(".__init__"))
+
+
+def kernels() -> dict[str, Any]:
+    return {
+        f"{module.__name__}.{name}": value
+        for module in modules_with_kernels()
+        for name, value in vars(module).items()
+        if isinstance(value, Dispatcher)
+    }
+
+
+def key_now(function: Callable[..., Any]) -> str:
+    """Not the one that was computed before."""
+    return kernel_key._key.__wrapped__(getattr(function, "py_func", function))
+
+
+def test_every_kernel_has_a_key_that_is_the_same_in_every_process() -> None:
+    here = {name: kernel_key.key_of(each) for name, each in kernels().items()}
+    assert len(here) > 400
+    code = f"from {Path(__file__).stem} import *; [print(n, kernel_key.key_of(k)) for n, k in kernels().items()]"
+    run = [sys.executable, "-c", code]
+    printed = subprocess.run(run, cwd=Path(__file__).parent, capture_output=True, text=True, check=True).stdout.split()
+    assert dict(zip(printed[::2], printed[1::2], strict=True)) == here
+
+
+def test_another_constant_is_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache was named by a hash of files that contain the word "kernel", and the old picture was drawn."""
+    before = {name: key_now(each) for name, each in kernels().items()}
+    for module in {splat, *modules_with_kernels()}:
+        if "DILATION_PX2" in vars(module):
+            monkeypatch.setattr(module, "DILATION_PX2", 0.9)
+    changed = {name for name, each in kernels().items() if key_now(each) != before[name]}
+    assert changed
+    assert all(name.startswith("microsim.render.") for name in changed)
+
+
+# Modules of a plug-in, each of which takes something from the one before it.
+CHAIN = {
+    "constants": "import numpy as np\nGAIN = 2.0\nUNUSED = 1\nTABLE = np.array([1.0, 2.0])\nSIZES = (3, (4, 5.0))\n",
+    "inner": """
+        from microsim.engine.compiled import kernel
+        import constants
+        from constants import TABLE
+        @kernel
+        def innermost(x):
+            "Doubles."
+            return x * constants.GAIN
+        def folded():
+            return [each * 2.0 for each in (1.0, 2.0)]
+        OFFSET = sum(folded())
+        @kernel
+        def inner(x):
+            return innermost(x) + TABLE[1] + OFFSET
+        """,
+    "outer": """
+        from microsim.engine.compiled import kernel
+        from constants import SIZES
+        from inner import inner as other_name
+        LIMIT = SIZES[1][1]
+        def make(step):
+            def made(x):
+                return min(other_name(x) + step, LIMIT)
+            return made
+        sample = kernel(make(0.5))
+        """,
+}
+EDITS_THAT_DECIDE = [
+    ("constants", "GAIN = 2.0", "GAIN = 2.5"),
+    ("constants", "GAIN = 2.0", "GAIN = 2"),  # another type compiles to other code
+    ("constants", "[1.0, 2.0]", "[1.0, 2.5]"),
+    ("constants", "5.0", "-5.0"),
+    ("inner", "x * constants", "x + constants"),
+    ("inner", "TABLE[1]", "TABLE[0]"),
+    ("inner", "each * 2.0", "each * 3.0"),
+    ("outer", "make(0.5)", "make(0.25)"),
+    ("outer", "min(", "max("),
+]
+EDITS_THAT_DO_NOT = [
+    ("constants", "UNUSED = 1", "UNUSED = 2"),
+    ("constants", "GAIN", "# a comment\nGAIN"),
+    ("inner", "Doubles.", "Multiplies by the gain."),
+    ("inner", "def folded", "\n\n        def folded"),
+]
+
+
+def key_of_chain(chain: dict[str, str]) -> str:
+    before = {name: sys.modules.pop(name, None) for name in chain}
+    try:
+        for name, text in chain.items():
+            sys.modules[name] = module = ModuleType(name)
+            exec(compile(textwrap.dedent(text), f"{name}.py", "exec"), vars(module))  # noqa: S102 - the text above
+        return kernel_key.key_of(sys.modules["outer"].sample)
+    finally:
+        for name, module in before.items():
+            sys.modules.pop(name)
+            if module is not None:
+                sys.modules[name] = module
+
+
+@given(edits=st.sets(st.sampled_from([*EDITS_THAT_DECIDE, *EDITS_THAT_DO_NOT]), min_size=1))
+def test_exactly_edits_that_decide_bits_change_the_key(edits: set[tuple[str, str, str]]) -> None:
+    edited = dict(CHAIN)
+    decides = False
+    for name, text, other in sorted(edits):
+        if text in edited[name]:  # not edited by another one already
+            edited[name] = edited[name].replace(text, other, 1)
+            decides = decides or (name, text, other) in EDITS_THAT_DECIDE
+    assert (key_of_chain(edited) != key_of_chain(CHAIN)) == decides
+
+
+def test_a_kernel_that_refers_to_something_without_a_value_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "CACHE_FOLDER", tmp_path)
+    state = type("State", (), {})()
+
+    def refers(x):
+        return x if x > 0 else state
+
+    with pytest.raises(kernel_key.NotByValueError):
+        kernel_key.key_of(refers)
+    cache = compiled.KernelCache(refers, "")
+    cache._cache_file.save("key", "code")
+    assert cache._cache_file.load("key") is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def files_for(folder: Path, stamp: str = "now") -> compiled.SignatureFiles:

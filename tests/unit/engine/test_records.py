@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -103,6 +104,28 @@ def test_rows_have_the_same_bytes_compiled_and_as_plain_python() -> None:
     assert done.stdout.strip() == digest()
 
 
+def test_a_kernel_for_a_kind_of_rows_has_the_same_name_in_every_process() -> None:
+    """By a number of the record's type, forms that two processes compiled could be taken for each other."""
+    code = """
+from numba import njit, types
+from numba.np.numpy_support import from_dtype
+from microsim.engine.records import FLOAT, INT, record
+others = [from_dtype(record(**{f"field_{k}": INT})) for k in range(COUNT)]
+read = njit(lambda row: row.gain)
+for dtype in [record(a=INT, gain=FLOAT), record(gain=FLOAT)][::ORDER]:
+    read.compile((from_dtype(dtype),))
+print(*sorted(each.fndesc.mangled_name.partition("Record")[2] for each in read.overloads.values()))
+"""
+
+    def names(count: int, order: int) -> str:
+        program = code.replace("COUNT", str(count)).replace("ORDER", str(order))
+        run = [sys.executable, "-c", program]
+        return subprocess.run(run, capture_output=True, text=True, cwd=ROOT, check=True).stdout
+
+    assert names(0, 1) == names(7, -1)
+    assert len(set(names(0, 1).split())) == 2
+
+
 def test_a_row_written_by_a_kernel_is_read_by_name_in_python() -> None:
     table = Table(3, 4)
     gains = [float(part.gain) for part in table.parts]
@@ -111,6 +134,13 @@ def test_a_row_written_by_a_kernel_is_read_by_name_in_python() -> None:
     assert [float(part.gain) for part in table.parts] == [0.5 * gain for gain in gains]
     assert int(table.whole[0].wheres) == PART.itemsize * (0 + 1 + 2 + 3)
     assert table.grids[:, 1, 2].tolist() == [7.0] * 4
+
+
+@pytest.mark.parametrize("name", ["size", "shape", "data", "copy", "T"])
+def test_a_field_cannot_have_a_name_that_numpy_reads_otherwise(name: str) -> None:
+    """Uncompiled kernels read 1 as the size of every message, and wrote past its end."""
+    with pytest.raises(AssertionError, match=name):
+        record(**{name: INT})
 
 
 KINDS = st.sampled_from([INT, FLOAT, VEC3, SPAN, GRID, RANGE])

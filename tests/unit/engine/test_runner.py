@@ -8,7 +8,8 @@ import pytest
 
 import microsim
 from microsim.errors import UsageError
-from microsim.runner import COLUMNS, STALL_S, Pacer, Runner, Telemetry, TelemetryError, Watcher
+from microsim.recording.telemetry import COLUMNS, Telemetry, TelemetryError
+from microsim.runner import STALL_S, Pacer, Runner, Watcher
 
 DT = 1.0 / 60.0
 
@@ -151,7 +152,7 @@ def test_a_new_real_time_factor_counts_from_now_on() -> None:
 
 
 def test_a_stop_ends_the_run_after_the_tick_under_way() -> None:
-    runner = Runner(simulation(), 0.0, pilot=lambda messages: runner.stop() if runner.sim.tick == 7 else None)
+    runner = Runner(simulation(), 0.0, lambda messages: runner.stop() if runner.sim.tick == 7 else None)
     runner.run()
     assert runner.sim.tick == 7
 

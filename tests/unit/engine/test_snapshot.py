@@ -127,7 +127,9 @@ def test_a_seed_set_for_the_next_reset_travels_too():
 
 def test_a_snapshot_of_another_scenario_is_refused():
     other = microsim.Simulation({**SHORT, "name": "other"})
-    with pytest.raises(microsim.UsageError, match="the snapshot is of scenario 'short', which differs"):
+    with pytest.raises(
+        microsim.UsageError, match="began with another scenario: name is 'short' there and 'other' here"
+    ):
         other.restore(busy().snapshot())
 
 

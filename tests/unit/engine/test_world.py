@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import microsim
 from microsim.engine.geometry import is_free
-from microsim.engine.world import CLASS_NAMES, PALETTE, Shape, World
+from microsim.engine.world import CLASS_NAMES, PALETTE, TOUCHING, Shape, World
 from microsim.render.palette_camera import CameraModel, Renderer
 from tests.support import many, scenario
 
@@ -38,7 +38,8 @@ def test_a_box_on_cell_borders_occupies_exactly_the_cells_under_it():
 
 
 def test_a_box_a_little_over_a_border_occupies_the_next_cell_too():
-    assert occupied_cells(box(2.5, 2.5, 1.0 + 1e-9, 1.0)) == {(1, 2), (2, 2), (3, 2)}
+    assert occupied_cells(box(2.5, 2.5, 1.0 + 3e-6, 1.0)) == {(1, 2), (2, 2), (3, 2)}
+    assert occupied_cells(box(2.5, 2.5, 1.0 + 1e-6, 1.0)) == {(2, 2)}  # rounding would decide over less
 
 
 def test_a_box_inside_a_cell_occupies_that_cell():
@@ -66,7 +67,10 @@ def test_a_box_occupies_the_cells_of_which_it_covers_an_area(x, y, width, depth)
         return min(low + 1, centre + size / 2) - max(low, centre - size / 2)
 
     expected = {
-        (c, r) for c in range(12) for r in range(10) if overlap(c, x, width) > 0.0 and overlap(r, y, depth) > 0.0
+        (c, r)
+        for c in range(12)
+        for r in range(10)
+        if overlap(c, x, width) > TOUCHING and overlap(r, y, depth) > TOUCHING
     }
     assert occupied_cells(box(x, y, width, depth)) == expected
 
@@ -80,8 +84,40 @@ def test_a_cylinder_occupies_the_cells_that_come_nearer_than_its_radius(x, y, ra
     found = occupied_cells(cylinder(x, y, radius))
     for c in range(12):
         for r in range(10):
-            if abs(nearest(c, r) - radius) > 1e-9:
+            if abs(nearest(c, r) - radius) > 1.1 * TOUCHING:
                 assert ((c, r) in found) == (nearest(c, r) < radius)
+
+
+def decimal(low, high):
+    """What people write: a number with two decimals, whose rounding differs from place to place."""
+    return st.integers(round(100 * low), round(100 * high)).map(lambda hundredths: hundredths / 100)
+
+
+@settings(max_examples=many(300))
+@given(
+    st.sampled_from([0.05, 0.1, 0.2, 0.3, 0.5, 1.0]),
+    st.sampled_from([box, cylinder]),
+    decimal(0, 6),
+    decimal(0, 6),
+    st.tuples(decimal(0.01, 2), decimal(0.01, 2)),
+    st.integers(0, 3000),
+)
+@example(0.1, cylinder, 0.5, 1.0, (0.3, 0.3), 200)
+def test_an_obstacle_occupies_the_same_cells_mirrored_turned_and_elsewhere(cell, make, x, y, size, shift):
+    """About the middle of 60 × 60 cells; elsewhere: by whole cells."""
+
+    def cells(x, y, size, columns=60):
+        sizes = size if make is box else size[:1]
+        return world(make(x, y, *sizes), columns=columns, rows=60, cell=cell).occupied
+
+    middle = round(30 * cell, 2)
+    here = cells(middle + x - 3, middle + y - 3, size)
+    assert (cells(middle - x + 3, middle + y - 3, size)[:, ::-1] == here).all()
+    assert (cells(middle + x - 3, middle - y + 3, size)[::-1] == here).all()
+    turned = cells(middle - y + 3, middle + x - 3, size[::-1] if make is box else size)
+    assert (np.rot90(turned) == here).all()
+    moved = cells(middle + x - 3 + shift * cell, middle + y - 3, size, 60 + shift)
+    assert (moved[:, shift:] == here).all()
 
 
 @settings(max_examples=many(200))

@@ -19,12 +19,13 @@ from websockets.sync.client import connect
 import microsim
 from microsim import messages as wire
 from microsim.cli import app
-from microsim.cli.command import with_values_left_out
+from microsim.cli.command import Commands
 from microsim.errors import UsageError
-from microsim.foxglove import FoxgloveTransport, JoinedTransports
+from microsim.foxglove.transport import FoxgloveTransport
 from microsim.messages.topics import Qos
 from microsim.paths import data_folder
 from microsim.ros2.microsim_node import start_node
+from microsim.ros2.transport.joined import JoinedTransports
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -49,7 +50,7 @@ class FoxgloveClient:
         self.statuses: list[str] = []
         self.until(lambda op, facts: "/sim/info" in self.channels and "/microsim/set_parameters" in self.services)
 
-    def read(self, timeout_s=10.0):
+    def read(self, timeout_s=120.0):
         """One message: its op or number, and its content."""
         message = self.socket.recv(timeout_s)
         if isinstance(message, bytes):
@@ -69,7 +70,7 @@ class FoxgloveClient:
             self.services |= {each["name"]: each for each in facts["services"]}
         return facts["op"], facts
 
-    def until(self, condition, timeout_s=20.0):
+    def until(self, condition, timeout_s=120.0):
         end = time.monotonic() + timeout_s
         while True:
             op, facts = self.read(max(end - time.monotonic(), 0.01))
@@ -140,7 +141,7 @@ def node():
 
 @pytest.fixture
 def client(node):
-    made = FoxgloveClient(node.transport.server.port)
+    made = FoxgloveClient(node.transport.port)
     yield made
     made.socket.close()
     node.runner.pause(False)  # also after a test that failed
@@ -201,7 +202,7 @@ def test_a_teleop_panel_drives_the_rover(node, client, encoding):
     values = {"linear": {"x": 0.5}, "angular": {"z": 0.25}}
     cdr = wire.encode(TWIST, wire.from_mapping(TWIST, values))
     client.publish("/rover/cmd_vel", TWIST, cdr if encoding == "cdr" else json.dumps(values).encode(), encoding)
-    assert taken.wait(60)
+    assert taken.wait(300)
     node.sim.listeners.remove(listener)
     client.subscribe("/rover/odom")
     odometry = "nav_msgs/msg/Odometry"
@@ -231,6 +232,45 @@ def test_what_cannot_be_published_is_explained_and_the_run_goes_on(node, client)
     client.until(lambda op, facts: op == TIME and node.sim.tick > tick)
 
 
+NAN_TWIST = wire.encode(TWIST, wire.from_mapping(TWIST, {"linear": {"x": float("nan")}}))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "data", "reason"),
+    [
+        ("cdr", b"\x00\x01\x00\x00short", "ignored a message that is not a valid geometry_msgs/msg/Twist: "),
+        ("cdr", b"", "ignored a message that is not"),
+        ("cdr", bytes(2**20 + 1), "ignored: messages have 1048576 bytes at most, this one has 1048577"),
+        ("cdr", NAN_TWIST, "ignored: "),
+        ("json", b'{"linear": {"x": "fast"}}', "ignored: not a geometry_msgs/msg/Twist"),
+        ("json", b'{"liner": {}}', "ignored: "),
+        ("json", b"[1]", "ignored: expected a JSON object"),
+        ("json", b"\xff{", "ignored: "),
+    ],
+)
+def test_what_a_client_sends_wrongly_is_reported_to_it(encoding, data, reason):
+    """As a status, which Foxglove shows; the run goes on."""
+    transport = FoxgloveTransport(port=0)
+    with running(transport, "flat", seed=3) as node:
+        client = FoxgloveClient(transport.port)
+        client.publish("/rover/cmd_vel", TWIST, data, encoding)
+        found = client.until(lambda op, facts: op == "status" and "/rover/cmd_vel" in facts["message"])
+        assert found["message"].startswith(f"/rover/cmd_vel: {reason}")
+        assert found["level"] == 1
+        tick = node.sim.tick
+        client.until(lambda op, facts: op == TIME and node.sim.tick > tick)
+
+
+def test_reports_of_wrong_messages_do_not_flood_a_client(node, client):
+    begun, sent = time.monotonic(), 0
+    while sent < 100 or len(client.statuses) < 2:  # the test before may have caused one in this second
+        client.publish("/rover/cmd_vel", TWIST, b"\x00\x01\x00\x00short")
+        client.publish("/drone/cmd_vel", TWIST, b"[1]", "json")
+        client.call("/sim/pause", BOOL, data=False)
+        sent += 2
+    assert len(client.statuses) <= 2 * (time.monotonic() - begun + 2.0)  # once a second of each topic
+
+
 def test_parameters_are_read_and_set_and_a_wrong_value_is_refused(node, client):
     everything = client.parameters(op="getParameters", parameterNames=[])
     assert {"seed", "real_time_factor", "rover.max_v"} <= set(everything)
@@ -244,7 +284,7 @@ def test_parameters_are_read_and_set_and_a_wrong_value_is_refused(node, client):
 
 
 def test_a_client_that_does_not_read_never_slows_the_tick(node):
-    stuck = FoxgloveClient(node.transport.server.port)
+    stuck = FoxgloveClient(node.transport.port)
     stuck.subscribe(*stuck.channels)
     late, end, is_over = [], node.sim.tick + 4_000, threading.Event()
 
@@ -255,10 +295,10 @@ def test_a_client_that_does_not_read_never_slows_the_tick(node):
 
     listener = node.runner.listen(timing=note)
     node.runner.set_rtf(0.0)  # hundreds of images a second, far more than its buffers hold
-    assert is_over.wait(60)
+    assert is_over.wait(300)
     node.runner.set_rtf(1.0)
     node.runner.listeners.remove(listener)
-    assert sorted(late)[int(0.99 * len(late))] < 0.3, "a tick that waits for a client takes as long as it likes"
+    assert sorted(late)[len(late) // 2] < 0.1, "a tick that waits for a client takes as long as it likes"
     stuck.socket.close()
 
 
@@ -267,7 +307,7 @@ def test_ros_2_and_foxglove_have_one_node():
     controller = MemoryTransport("controller", bus=bus)
     live = FoxgloveTransport(port=0, ros_args=["--ros-args", "--disable-stdout-logs"])
     with running(JoinedTransports(MemoryTransport("microsim", bus=bus), live)) as node:
-        client = FoxgloveClient(live.server.port)
+        client = FoxgloveClient(live.port)
         odometry = []
         controller.subscribe("/rover/odom", "nav_msgs/msg/Odometry", Qos(10), odometry.append)
         client.subscribe("/rover/odom")
@@ -304,16 +344,40 @@ def test_the_layout_names_topics_and_services_that_exist(node, client):
     pause(client, False)
 
 
+def test_who_can_connect_finds_everything_at_once():
+    """The port opens with the topics and services, not seconds before them."""
+    transport = FoxgloveTransport(port=0)
+    opened = []
+    transport._opened = lambda port: opened.append((port, {*transport._publishers}, {*transport._services}))
+    with running(transport):
+        client = FoxgloveClient(transport.port)
+        assert client.channels.keys() == {each.channel.topic() for each in transport._publishers.values()}
+        assert {"/clock", "/tf", "/rover/odom", "/rosout"} <= client.channels.keys()
+        client.socket.close()
+        assert opened == [(transport.port, {*transport._publishers}, {*transport._services})]
+
+
 def test_an_address_that_is_taken_is_refused(node):
-    port = node.transport.server.port
+    port = node.transport.port
     with pytest.raises(UsageError, match=rf"cannot be served on 127.0.0.1:{port}: .*--foxglove {port + 1}"):
         FoxgloveTransport(port=port)
 
 
-def test_the_port_may_be_left_out():
-    assert with_values_left_out(["run", "--foxglove", "--seed", "3"]) == ["run", "--foxglove=8765", "--seed", "3"]
-    assert with_values_left_out(["run", "flat", "--foxglove"]) == ["run", "flat", "--foxglove=8765"]
-    assert with_values_left_out(["run", "--foxglove", "9000"]) == ["run", "--foxglove", "9000"]
+@pytest.mark.parametrize(
+    ("words", "port", "seed", "scenario"),
+    [
+        (["--foxglove", "--seed", "3"], 8765, 3, None),
+        (["flat", "--foxglove"], 8765, None, "flat"),
+        (["--foxglove", "9000"], 9000, None, None),
+        (["--foxglove=9000", "flat"], 9000, None, "flat"),
+        (["flat"], None, None, "flat"),
+        ([], None, None, None),
+    ],
+)
+def test_the_port_may_be_left_out(words: list[str], port: int | None, seed: int | None, scenario: str | None) -> None:
+    given = Commands(name="microsim").get_command(None, "run").make_context("run", words).params
+    (found,) = (value for name, value in given.items() if name.endswith("_foxglove"))
+    assert (found, given["seed"], given["scenario"]) == (port, seed, scenario)
 
 
 def test_a_run_from_the_command_line_is_served_and_ends_with_it():
@@ -337,7 +401,7 @@ def test_a_run_from_the_command_line_is_served_and_ends_with_it():
 
 def test_a_run_in_foxglove_has_the_same_digest():
     with running(FoxgloveTransport(port=0), "flat", seed=5, rtf=5.0) as node:
-        client = FoxgloveClient(node.transport.server.port)
+        client = FoxgloveClient(node.transport.port)
         client.subscribe(*client.channels)
         client.message("/rover/odom")
         client.socket.close()

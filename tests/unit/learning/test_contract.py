@@ -115,13 +115,16 @@ def test_each_world_takes_a_seed_of_its_own() -> None:
     assert (seen[1] != expected[1]).any()
 
 
-@pytest.mark.parametrize("seed", [[2**64, 1], [1.5, 1], [True, 1], 2**70])
+@pytest.mark.parametrize("seed", [[2**64, 1], [1.5, 1], [True, 1], 2**70, 1.5, True, "1", {1, 2}, np.float64(3), b"ab"])
 def test_seeds_that_are_no_64_bit_integers_are_refused(seed: Any) -> None:
-    env, single = hovering(), TaskEnv("Hover")
+    env, single, team = hovering(), TaskEnv("Hover"), TaskParallelEnv("TeamTask")
     with pytest.raises(UsageError, match="a seed must be a 64-bit integer"):
         env.reset(seed=seed)
     with pytest.raises(UsageError, match="a seed must be a 64-bit integer"):
         single.reset(seed=seed[0] if isinstance(seed, list) else seed)
+    with pytest.raises(UsageError, match="a seed must be a 64-bit integer"):
+        team.reset(seed=seed[0] if isinstance(seed, list) else seed)
+    assert not env.unwrapped._has_seed  # and nothing was reset
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -108,12 +109,29 @@ def written(file: Path, about: Any = None, **arrays: Any) -> Path:
         ({"format": 1, "image": None}, "expected a list as image, found None"),
         ({"format": 1, "options": [1]}, "expected a dict as options"),
         ({"format": 1, "observations": 5}, "expected names as observations, found 5"),
+        ({"format": 1, "actions": 5}, "expected a list as actions, found 5"),
+        ({"format": 1, "actions": ["v"]}, "its last layer gives 4 numbers, its description names 1 actions"),
+        ({"format": 1, "observations": ["x"]}, "its first layer takes 7 numbers, its description names 1"),
         ({"format": 2}, "expected a policy of format 1, found 2"),
     ],
 )
 def test_a_file_with_a_malformed_description_is_refused(tmp_path: Path, about: Any, part: str) -> None:
     with pytest.raises(UsageError, match=part):
         load_policy(written(tmp_path / "policy.npz", about))
+
+
+@pytest.mark.parametrize("name", shipped_policies())
+def test_a_policy_that_lacks_its_first_or_last_layer_is_refused(tmp_path: Path, name: str) -> None:
+    whole, file = load_policy(name), tmp_path / "policy.npz"
+    whole.save(file)
+    assert load_policy(file).about == whole.about
+    for layers in (whole.layers[:-1], whole.layers[1:], whole.layers[:1]):
+        cut = object.__new__(Policy)  # which a Policy refuses, if the layers that are left do not fit each other
+        for key, value in (("layers", layers), ("about", whole.about)):
+            object.__setattr__(cut, key, value)
+        cut.save(file)
+        with pytest.raises(UsageError, match=r"its (first|last) layer|layers do not fit each other|has no layers"):
+            load_policy(file)
 
 
 @pytest.mark.parametrize(("place", "value"), [(8, 1), (10, 99), (6, 213)])
@@ -131,6 +149,13 @@ def test_damaged_archives_are_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as parts:
         parts.writestr("about.npy", _npy((40, 40)))
     packed = file.read_bytes()
+    for shape in ("(40L, 40)", "(40, 40"):  # as Python 2 wrote it, which NumPy warns of; and a bracket that is open
+        with zipfile.ZipFile(file, "w") as parts:
+            parts.writestr("about.npy", _npy((40, 40)).replace(b"(40, 40)", shape.encode()))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(UsageError, match="not a policy"):
+                load_policy(file)
     for content in [b"[" * 100_000, *(dice.integers(0, 256, 40, np.uint8).tobytes() for _ in range(30))]:
         at = int(dice.integers(30, len(packed) - 100))
         file.write_bytes(packed[:at] + content[:40] + packed[at + 40 :])

@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import microsim
-from microsim.cli.run_parts import Flight
+from microsim.attachment import Run
 from microsim.engine.schedule import Command, Teleport, Transmission
 from microsim.errors import MissionError, ScenarioError
 from microsim.missions import MissionPilot, fly_mission, load_mission
+from microsim.missions.attachment import Flight
 from microsim.missions.follower import FollowedPose, Follower, FollowerGoal, drive, fly
 from microsim.missions.judge import DERIVED, TOPIC_VALUES, FieldPath, clearance_cells, is_met
 from microsim.missions.mission_file import ACTIONS, EXPECTATIONS, Mission, is_mission
@@ -147,13 +148,16 @@ def test_a_packet_of_another_with_the_same_text_is_not_taken_for_ones_own() -> N
     assert outcome.sim.state("third").x > 5.0
 
 
+def flight_in(runner: Runner, mission: Any) -> Flight:
+    return Flight(mission, Run(runner))
+
+
 @pytest.mark.parametrize(("rtf", "wall_s"), [(1.0, 5.0), (2.0, 4.0)])
 def test_a_pause_is_wall_time_in_real_time_and_nothing_to_the_digest(rtf: float, wall_s: float) -> None:
     mission = plan({"robot": "drone", "command": {"vx": 1}}, {"at": 1, "pause": 3})
     sim = microsim.Simulation(QUIET)
-    flight = Flight(mission)
-    runner = Runner(sim, rtf, flight.pilot(sim), clock=SleepClock())
-    flight.attach(runner)
+    runner = Runner(sim, rtf, clock=SleepClock())
+    flight_in(runner, mission)
     runner.run(120)
     assert runner.wall_s == pytest.approx(wall_s, abs=0.1)
     flown = fly_mission(plan({"robot": "drone", "command": {"vx": 1}}), QUIET).sim
@@ -162,9 +166,8 @@ def test_a_pause_is_wall_time_in_real_time_and_nothing_to_the_digest(rtf: float,
 
 def test_as_fast_as_possible_nobody_waits_for_a_pause() -> None:
     sim = microsim.Simulation(QUIET)
-    flight = Flight(plan({"at": 1, "pause": 3600}))
-    runner = Runner(sim, 0.0, flight.pilot(sim))
-    flight.attach(runner)
+    runner = Runner(sim, 0.0)
+    flight_in(runner, plan({"at": 1, "pause": 3600}))
     runner.run(120)
     assert runner.wall_s < 60.0
     assert not runner.paused
@@ -172,9 +175,8 @@ def test_as_fast_as_possible_nobody_waits_for_a_pause() -> None:
 
 def test_who_steps_through_a_paused_run_is_not_overtaken_by_the_missions_pause() -> None:
     sim = microsim.Simulation(QUIET)
-    flight = Flight(plan({"at": 0.5, "pause": 0.01}))
-    runner = Runner(sim, 1.0, flight.pilot(sim), clock=SleepClock())
-    flight.attach(runner)
+    runner = Runner(sim, 1.0, clock=SleepClock())
+    flight_in(runner, plan({"at": 0.5, "pause": 0.01}))
     runner.pause(True)
     runner.step(60)
     runner.clock.sleep(10)
@@ -183,19 +185,20 @@ def test_who_steps_through_a_paused_run_is_not_overtaken_by_the_missions_pause()
 
 
 def test_on_ros_2_a_reset_begins_the_mission_anew_and_a_world_that_cannot_fly_it_goes_without() -> None:
-    flight = Flight(load_mission("patrol"))
-    node = start_node(MemoryTransport("microsim", (), Bus()), microsim.load_scenario("flat"), pilot_for=flight.pilot)
-    flight.attach(node.runner)
+    node = start_node(MemoryTransport("microsim", (), Bus()), microsim.load_scenario("flat"))
+    flight = flight_in(node.runner, load_mission("patrol"))
     node.runner.pause(True)
     node.runner.hand_out(node.sim.step(0))
     node.runner.step(200)
     first = node.sim.digest()
-    node.reset()
+    node.runner.reset()
     node.runner.step(200)
     assert node.sim.digest() == first
-    node.load(microsim.load_scenario(scenario(robots={"drone": bare(start={"map_pose": {"x": 9, "y": 9, "z": 5}})})))
+    node.runner.load(
+        microsim.load_scenario(scenario(robots={"drone": bare(start={"map_pose": {"x": 9, "y": 9, "z": 5}})}))
+    )
     node.runner.step(20)
-    assert node.runner.pilot is None
+    assert not node.runner.pilots
     assert flight.facts()["undecided"] == 4
 
 

@@ -10,14 +10,16 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from microsim.cli import app
-from microsim.cli.run_parts import resume
 from microsim.errors import UsageError
 from microsim.messages.outbox import Message
+from microsim.recording.attachment import resume
 from microsim.recording.bag_io import open_bag
 from microsim.recording.state_file import SnapshotError, save_state
 from microsim.runner import Runner
+from microsim.scenario import load_scenario
 from microsim.simulation import Simulation
 from tests.recording_support import WORLD, fly
+from tests.unit.ros2.test_node import Stage
 
 MISSION = """
 duration: 3
@@ -110,6 +112,26 @@ def test_who_listens_hears_what_was_latched_before(tmp_path: Path) -> None:
     runner.run(60)
     sim.step(60)
     assert runner.sim.digest() == sim.digest()
+
+
+def test_a_node_that_resumes_has_the_robots_and_the_settings_of_the_state(tmp_path: Path) -> None:
+    sim = Simulation(WORLD, 3)
+    sim.spawn("scout", {"model": "rover", "start": {"map_pose": {"x": 30.0, "y": 8.0}}})
+    sim.reconfigure(load_scenario({**sim.scenario.to_dict(), "wind": {"world_xyz": [1.5, 0.0, 0.0]}}))
+    sim.step(20)
+    save_state(tmp_path / "at.state", sim.snapshot())
+    stage = Stage(WORLD)
+    stage.controller.listen("/scout/odom", "nav_msgs/msg/Odometry")
+    resume(tmp_path / "at.state", stage.node.runner)
+    stage.controller.twist("scout", x=1.0)
+    stage.tick(60)
+    assert stage.node.sim.state("scout").v > 0.5
+    assert len(stage.controller.received["/scout/odom"]) == 30
+    asked = {"names": ["drone.wind_world_xyz"]}
+    found = stage.call("/microsim/get_parameters", "rcl_interfaces/srv/GetParameters", **asked).values[0]
+    assert found.double_array_value.tolist() == [1.5, 0.0, 0.0]
+    stage.node.runner.reset()
+    assert "scout" not in stage.node.sim.robots
 
 
 def test_a_demo_takes_over_without_catching_up_on_seconds_that_are_gone(tmp_path: Path) -> None:

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 from microsim.cli import app
-from microsim.cli.command import simulated_time, size
 from microsim.errors import UsageError
+from microsim.options import simulated_time, size
 from microsim.recording.bag_io import open_bag
 from microsim.recording.state_file import SnapshotError, read_state, resume
 from tests.recording_support import files_of, record
@@ -156,7 +155,7 @@ def test_sizes(text: str, value: int) -> None:
 @pytest.mark.parametrize("text", ["", "s", "-1s", "1e3", "5 parsecs", "nan", "1" * 50])
 def test_times_and_sizes_that_make_no_sense(text: str) -> None:
     for parse in (simulated_time, size):
-        with pytest.raises(typer.BadParameter):
+        with pytest.raises(UsageError):
             parse(text)
 
 

@@ -261,7 +261,7 @@ def test_a_pilot_gives_the_same_run_in_wall_time(tmp_path: Path) -> None:
     record(tmp_path / "bag")
     with Replay(open_bag(tmp_path / "bag")) as again:
         runner = Runner(again.sim, 100.0)
-        runner.pilot = InputPilot(again, runner.sim)
+        runner.steer(lambda sim: InputPilot(again, sim))
         runner.run(again.end_tick)
         assert runner.sim.digest() == again.bag.facts.end["digest"]
 

@@ -105,7 +105,7 @@ def test_going_on_from_a_file_is_never_having_stopped(
         path = Path(name) / "a.state"
         save_state(path, sim.snapshot())
         alone = resume(path, Path(name))
-        other = Simulation(sim.scenario, 1)
+        other = Simulation(world, 1)
         other.step(3)
         load_state(path, other)
         for action in [*after, ("step", 30)]:

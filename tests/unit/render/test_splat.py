@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsim.engine.noise import stream_key
+from microsim.errors import UsageError
 from microsim.render import gpu
 from microsim.render import renderer_choice as choice
 from microsim.render.palette_camera import CameraModel
@@ -294,14 +295,14 @@ def test_any_scene_gives_a_picture_of_finite_numbers(numbers, seed):
 # Which back end
 
 
-def test_without_a_gpu_the_cpu_draws_and_says_so_only_when_a_gpu_was_asked_for(monkeypatch):
+def test_without_a_gpu_the_cpu_draws_unless_a_gpu_was_asked_for(monkeypatch):
     monkeypatch.setattr(gpu, "device_name", lambda: None)
     scene, said = activate(splat()), []
-    for asked, lines in (("auto", 0), ("cpu", 0), ("gpu", 1)):
-        said.clear()
+    for asked in ("auto", "cpu"):
         assert isinstance(choice.open_renderer(scene, asked, say=said.append), CpuRenderer)
-        assert len(said) == lines
-    assert "[gpu]'" in said[0]
+    assert said == []
+    with pytest.raises(UsageError, match=r"no GPU can be used here .*\[gpu\]'.*`auto`"):
+        choice.open_renderer(scene, "gpu")
 
 
 def test_a_gpu_that_draws_something_else_is_not_used(monkeypatch):
@@ -327,8 +328,12 @@ def test_a_gpu_that_breaks_is_not_used(monkeypatch):
     monkeypatch.setattr(gpu, "device_name", lambda: "a GPU")
     monkeypatch.setattr(gpu, "GpuRenderer", Broken)
     said = []
-    assert isinstance(choice.open_renderer(activate(splat()), "gpu", say=said.append), CpuRenderer)
+    assert isinstance(choice.open_renderer(activate(splat()), say=said.append), CpuRenderer)
     assert "out of memory" in said[-1]
+    with pytest.warns(RuntimeWarning, match="out of memory.*on the CPU"):  # a program that listens nowhere
+        choice.open_renderer(activate(splat()))
+    with pytest.raises(UsageError, match="out of memory"):
+        choice.open_renderer(activate(splat()), "gpu")
 
 
 def test_the_gpu_has_the_constants_of_the_cpu():

@@ -206,6 +206,10 @@ def test_a_path_may_be_a_file_which_becomes_part_of_the_scenario(tmp_path: Path)
             {"path": [[0, 5, 5, 1], [1, 6, 5, 1], [2, 5, 5, 3]], "repeat": True},
             "ends where it begins, at [5, 5, 1]; found [5, 5, 3]",
         ),
+        (
+            {"path": [[0, 5, 5], [1e-9, 6, 5], [2e-9, 5, 5]], "repeat": True},
+            "robots.walker.path[2]: a path that is repeated takes at least 0.001 s; found 2e-09",
+        ),
         ({"path": "walk.csv"}, "no such file: 'walk.csv'"),
         ({"path": "walk.txt"}, "expected waypoints or the name of a .csv file, found 'walk.txt'"),
         ({"shape": "box"}, "robots.walker.size: size is missing for a box"),

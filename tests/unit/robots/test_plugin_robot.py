@@ -15,7 +15,7 @@ from tests.support import bare, decoded, scenario
 SLED = """
 from typing import Literal
 from pydantic import Field
-from microsim.scenario.robots import Robot
+from microsim.robots.robot import Robot
 from microsim.engine.command_timeout import expire, timeout_ticks
 from microsim.engine.components import COMMON_ROWS, VELOCITY_X, X, RobotModel
 

@@ -368,7 +368,7 @@ def test_every_defect_is_found(fake: FakeSimulator, subject: Simulator, defect: 
         assert run_one(subject, check) == {check: FAILED}
     finally:
         fake.defects = {}
-        fake.node.load(microsim.load_scenario(SMALL))
+        fake.node.runner.load(microsim.load_scenario(SMALL))
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ ARGUMENTS = {
     "rviz_config",
     "headless",
     "record",
+    "plugins",
     "params_file",
     "namespace",
     "use_robot_state_publisher",
@@ -275,6 +276,23 @@ def test_a_namespace_holds_every_node_and_every_absolute_name(launch_file: dict[
 
 def test_without_a_namespace_nothing_is_remapped(launch_file: dict[str, Any]) -> None:
     assert Started(launch_file).nodes[":rviz2"].remappings == []
+
+
+def test_folders_of_plug_ins_are_named_one_by_one_and_no_other_code_runs(
+    launch_file: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "posts.py").write_text(
+        "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\n"
+    )
+    yard = tmp_path / "yard.yaml"
+    yard.write_text("plugins: [code]\nobstacles: [{plugin: posts}]\n")
+    Started(launch_file, scenario=str(yard))
+    assert not (tmp_path / "code" / "posts.ran").exists()
+    started = Started(launch_file, scenario=str(yard), plugins=f"{tmp_path / 'code'}:other", record="bag")
+    options = ["--record", "bag", "--plugins", str(tmp_path / "code"), "--plugins", "other"]
+    assert started.nodes[":microsim"].arguments == ["run", *options]
+    assert (tmp_path / "code" / "posts.ran").exists()
 
 
 def test_the_simulator_records_itself_so_that_no_tick_is_missed(launch_file: dict[str, Any], tmp_path: Path) -> None:

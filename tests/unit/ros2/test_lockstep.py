@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,11 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 import microsim
 from microsim import messages as wire
-from microsim.cli.commands.run import RunOptions, TransportChoice, run
-from microsim.cli.run_parts import with_gates
+from microsim.attachment import Plan
+from microsim.cli import app
 from microsim.errors import MicroSimError
 from microsim.messages.topics import Qos
 from microsim.ros2.gate_proposal import GateProposal
@@ -247,15 +249,16 @@ def test_a_stall_names_gate_node_message_and_time_in_log_and_diagnostics() -> No
 
     def look() -> None:
         found.append(loop.notes())
-        if ("waiting for" in "".join(found) and stalled()) or time.monotonic() > started + 20.0:
+        if ("waiting for" in "".join(found) and stalled()) or time.monotonic() > started + 120.0:
             loop.runner.stop()
 
     loop.runner.watchers.append(Watcher(0.05, look))
     with ended(mute):
         loop.runner.run(20)
     text = "".join(found)
-    for part in ("/rover/cmd_vel after /rover/odom", "no reply from /rover_controller", "at 0.067 s", "since 1."):
+    for part in ("/rover/cmd_vel after /rover/odom", "no reply from /rover_controller", "at 0.067 s"):
         assert part in text
+    assert re.search(r"since [1-9]\d*\.\d s", text)  # at first after a second; a busy machine looks later
     assert loop.sim.tick == 4
     status = stalled()[0]
     assert "no reply from /rover_controller" in status.message
@@ -297,13 +300,17 @@ def test_a_gate_may_continue_without_the_reply_which_is_left_out_when_it_comes()
     loop = Loop(world({**ROVER, "within": 0.3, "on_stall": "continue"}))
 
     def answer(message: Any) -> Sequence[tuple[float, int]]:
-        time.sleep(0.6 if len(slow.heard) == 3 else 0.0)
+        if len(slow.heard) == 3:
+            given_up.wait(60.0)
         return [(0.1 * len(slow.heard), 0)]
 
+    given_up = threading.Event()
+    assert isinstance(loop.node.lockstep, Lockstep)
+    lockstep = loop.node.lockstep
+    loop.runner.watchers.append(Watcher(0.01, lambda: given_up.set() if lockstep.missed else None))
     slow = loop.rover(answer)
     with ended(slow):
         loop.runner.run(20)
-    assert isinstance(loop.node.lockstep, Lockstep)
     assert loop.node.lockstep.missed >= 1
     taken = {tick: round(10 * item.values[0]) for tick, item in loop.inputs}
     assert 4 not in taken, "it came too late"
@@ -527,7 +534,7 @@ def test_two_gates_cannot_expect_the_same_topic() -> None:
 
 
 def test_a_sweep_refuses_a_scenario_with_gates() -> None:
-    with pytest.raises(MicroSimError, match="default has `lockstep`, but a sweep runs without ROS 2 nodes"):
+    with pytest.raises(MicroSimError, match="unnamed has `lockstep`, but a sweep runs without ROS 2 nodes"):
         refuse_gates("a sweep", microsim.load_scenario(world(ROVER)), None)
 
 
@@ -541,7 +548,7 @@ def test_a_sweep_refuses_a_scenario_with_gates() -> None:
 )
 def test_gates_of_the_command_line_are_checked(text: str, part: str) -> None:
     with pytest.raises(MicroSimError) as caught:
-        run(RunOptions("flat", lockstep=[text], transport=TransportChoice.none))
+        CliRunner().invoke(app, ["run", "flat", "--lockstep", text, "--transport", "none"], catch_exceptions=False)
     assert part in str(caught.value)
 
 
@@ -576,4 +583,6 @@ def test_a_proposal_does_not_wait_at_the_gates_of_the_scenario() -> None:
     GateProposal(loop.node)
     loop.runner.run(10)
     assert loop.sim.tick == 10
-    assert not with_gates(microsim.load_scenario(world(ROVER)), []).lockstep
+    plan = Plan("run", microsim.load_scenario(world(ROVER)))
+    plan.use_gates([])
+    assert not microsim.load_scenario(plan.scenario).lockstep

@@ -77,7 +77,7 @@ class Stage:
         with ThreadPoolExecutor(1) as pool:
             future = pool.submit(work)
             while not future.done():
-                self.node.runner.poll(0.001)  # as the running node does
+                self.node.runner.sources[0](0.001)  # as the running node does
             return future.result()
 
 

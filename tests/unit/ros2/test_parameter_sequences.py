@@ -51,7 +51,7 @@ def test_any_sequence_of_sets_and_resets_does_what_the_model_says(seed: int) -> 
     run, model = Run(), Parameters()
     for changes in operations(seed, 40):
         if changes is None:
-            run.node.reset()
+            run.node.runner.reset()
             model.reset()
         else:
             accepted = model.set(changes)
@@ -71,7 +71,7 @@ def test_what_waits_for_a_reset_survives_live_changes(name: str) -> None:
         run.node.runner.step(2)
         assert run.now[name] == START[name]
         assert run.shown[name] == PENDING[name]
-    run.node.reset()
+    run.node.runner.reset()
     assert run.now[name] == PENDING[name]
     assert (run.now["drone.max_vx"], run.now["gps_hz"]) == (2.0, 2.0)
 
@@ -82,8 +82,8 @@ def test_what_waits_for_a_reset_survives_entities_that_come_and_go() -> None:
     run.node.sim.spawn("far", {"model": "rover", "start": {"map_pose": {"x": 150, "y": 150}}})  # off the next map
     assert run.set({"drone.max_vx": 2.0}) == ""
     run.node.sim.delete("rover")
-    assert run.set({"rover.start.map_pose.x": 3.0}) == "the scenario 'default' has no rover.start.map_pose.x"
-    run.node.reset()
+    assert run.set({"rover.start.map_pose.x": 3.0}) == "the scenario 'unnamed' has no rover.start.map_pose.x"
+    run.node.runner.reset()
     assert set(run.node.sim.robots) == {"drone", "rover"}
     assert {name: run.now[name] for name in PENDING} == PENDING
 
@@ -94,7 +94,7 @@ def test_what_no_longer_fits_at_the_reset_is_reported_and_dropped(capsys: pytest
     document = run.node.sim.scenario.to_dict()
     document["robots"]["rover"]["gps"]["hz"] = 50
     run.node.sim.reconfigure(microsim.load_scenario(document))  # as a mission does
-    run.node.reset()
+    run.node.runner.reset()
     assert "no longer fits and is not used: physics_hz = 40.0: " in capsys.readouterr().err
     assert run.now["physics_hz"] == run.shown["physics_hz"] == 60.0
 
@@ -119,7 +119,7 @@ def test_every_parameter_can_be_set_and_a_refusal_changes_nothing(world: Any) ->
             assert reason == "" or run.node.sim.scenario == before, (parameter.name, reason)
             assert "make a new Simulation" not in reason, parameter.name
     run.node.runner.step(2)
-    run.node.reset()
+    run.node.runner.reset()
     run.node.runner.step(2)
 
 

@@ -126,6 +126,10 @@ def test_a_random_walk_spreads_as_a_random_walk():
         ("obstacles:\n  - {at: [1, 2], raduis: 1}\n", r"unknown key 'raduis'; did you mean 'radius'"),
         ("obstacles:\n  - {path: [[0, 0]]}\n", r"expected at least 2 values, found 1"),
         ("obstacles:\n  - {at: [1, 2], speed: 1}\n", r"speed belongs to a path"),
+        (
+            "obstacles:\n  - {path: [[1, 2], [1, 2.0001]]}\n",
+            r"expected a path of at least 0\.001 m to repeat, found 0\.0001 m",
+        ),
         ("obstacles:\n  - {walk: {start: [9, 0], within: [[0, 0], [1, 1]]}}\n", r"expected a point inside `within`"),
         ("obstacles:\n  - {walk: {start: [0, 0], within: [[1, 1], [0, 0]]}}\n", r"south-west corner"),
         (

@@ -224,7 +224,7 @@ class Client:
         self.participant.start()
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 0))
-        self.socket.settimeout(10.0)
+        self.socket.settimeout(60.0)
         self.samples: list[Sample] = []
 
     def send(self, *submessages: bytes) -> None:

@@ -3,7 +3,9 @@
 
 import os
 import pickle
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 from microsim.errors import Problem, ScenarioError, did_you_mean
 from microsim.scenario import load_scenario
+from microsim.scenario.scene import read_elevation
 
 Said = Callable[[str], list[str]]
 
@@ -134,7 +137,8 @@ def test_brackets_cannot_blow_up(said: Said) -> None:
         ("seed: true", "1:7: seed: expected a whole number, found true"),
         ("name: 3", "1:7: name: expected text, found 3"),
         ("physics_hz: 0", "1:13: physics_hz: expected a rate above 0 and up to 10000 Hz, found 0"),
-        ("physics_hz: .inf", "1:13: physics_hz: expected a rate from 0 to 10000 Hz, found inf"),
+        ("physics_hz: .inf", "1:13: physics_hz: expected a rate above 0 and up to 10000 Hz, found inf"),
+        ("physics_hz: -1", "1:13: physics_hz: expected a rate above 0 and up to 10000 Hz, found -1"),
         ("physics_hz: fast", "1:13: physics_hz: expected a rate in Hz, found 'fast' (text)"),
         ("stamped_cmd_vel: 1", "1:18: stamped_cmd_vel: expected true or false, found 1"),
         ("map: {size_xy_cells: [5000, 5000]}", "1:22: map.size_xy_cells: expected at most 16,000,000 cells in all, found [5000, 5000]"),
@@ -321,6 +325,27 @@ def test_a_heightmap_that_is_cut_or_padded_is_refused(tmp_path: Path) -> None:
     for length in range(len(whole)):
         (tmp_path / "h.npy").write_bytes(whole[:length])
         elevation_complaint(tmp_path / "h.npy")
+
+
+def test_no_broken_heightmap_makes_numpy_warn(tmp_path: Path) -> None:
+    """Signalling NaN, numbers too large, headers of Python 2, and any other bytes, of every kind of number."""
+    file, dice = tmp_path / "h.npy", np.random.default_rng(5)
+    for kind in ("<f2", "<f4", ">f4", "<f8", ">f8", "<f16", "<i8", "<u8"):
+        np.save(file, np.zeros((2, 3), kind))
+        whole = file.read_bytes()
+        size = np.dtype(kind).itemsize * 6
+        python_2 = whole.replace(b"(2, 3)", b"(2L,3)")
+        broken = [whole[:-size] + bytes([each]) * size for each in (0x7F, 0xFF, 0x80)]
+        broken += [whole[:-size] + b"\x01\x00\xa0\x7f" * (size // 4), python_2[:-size] + b"\x7f" * size]
+        for _ in range(40):
+            at = int(dice.integers(0, len(whole)))
+            broken.append(whole[:at] + dice.integers(0, 256, 4, np.uint8).tobytes() + whole[at + 4 :])
+        for content in broken:
+            file.write_bytes(content)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                with suppress(ScenarioError):  # some are good
+                    read_elevation(file, (2, 3))
 
 
 @pytest.mark.parametrize(

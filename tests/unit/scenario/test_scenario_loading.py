@@ -21,6 +21,7 @@ from microsim.scenario import Box, Cylinder, ElevationFile, FlatElevation, Robot
 from microsim.sensors import SENSORS
 from microsim.sensors.camera import Camera, Intrinsics
 from microsim.sensors.sensor import Mount
+from microsim.simulation import Simulation
 
 PRD = """\
 name: "default"
@@ -106,14 +107,42 @@ def test_the_scenario_of_the_requirements_loads_from_any_folder(
 def test_the_scenario_of_the_requirements_says_nothing_but_defaults_apart_from_obstacles_and_wind() -> None:
     default = load_scenario("default")
     level = default.map.model_copy(update={"elevation": FlatElevation()})  # its file is level too
-    changed = {"obstacles": (), "wind": Scenario().wind, "map": level}
+    changed = {"name": "unnamed", "obstacles": (), "wind": Scenario().wind, "map": level}
     assert default.model_copy(update=changed) == load_scenario({})
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n", "---\n", "{}", "\ufeff{}"])
 def test_an_empty_scenario_has_every_default(text: str, tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text(text, encoding="utf-8")
-    assert load_scenario(tmp_path / "empty.yaml") == load_scenario({}) == Scenario()
+    assert load_scenario(tmp_path / "empty.yaml").model_copy(update={"name": "unnamed"}) == load_scenario({})
+    assert load_scenario({}) == Scenario()
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "name"),
+    [
+        ("yard.yaml", "seed: 1", "yard"),
+        ("my yard.v2.json", "{}", "my yard.v2"),
+        (f"{'y' * 240}.yaml", "{}", "y" * 200),
+        (b"\xff.yaml", "{}", "?"),
+        ("yard.yaml", "name: theirs", "theirs"),
+        ("yard.yaml", "world: minimal_test", "minimal_test"),
+    ],
+)
+def test_a_scenario_without_a_name_has_that_of_its_world_or_file(
+    file: str | bytes, text: str, name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / os.fsdecode(file)
+    path.write_text(text, encoding="utf-8")
+    scenario = load_scenario(path)
+    assert scenario.name == name
+    assert load_scenario(scenario.to_dict()) == scenario
+    info = next(each for each in Simulation(scenario).step(0) if each.topic == "/sim/info")
+    assert json.loads(info.message.data)["scenario"] == name
+
+
+def test_a_scenario_that_is_no_file_is_unnamed() -> None:
+    assert load_scenario({}).name == "unnamed"
 
 
 def test_the_defaults_are_those_of_the_requirements() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from microsim.errors import PluginError, ScenarioError
 from microsim.generators import Dice, Generator
 from microsim.generators.random_maze import carve
-from microsim.registry import Registry
+from microsim.registry import Registry, is_subclass
 from microsim.scenario import Box, Circle, Robot, load_scenario
 from microsim.scenario.loading import occupancy
 from microsim.sensors import SENSORS
@@ -337,3 +337,9 @@ def test_a_maze_without_entrances_is_closed() -> None:
 
 def test_generators_can_be_described_without_options() -> None:
     assert Generator("g", lambda options, map, random: []).options is None
+
+
+def test_only_classes_are_subclasses() -> None:
+    """In Python 3.10 `list[int]` is an instance of `type`, and `issubclass` refuses it."""
+    assert is_subclass(bool, int)
+    assert not [each for each in (list[int], dict[str, int], list, 3, None) if is_subclass(each, int)]

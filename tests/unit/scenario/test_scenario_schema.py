@@ -1,12 +1,14 @@
 """The JSON schema and the models say the same."""
 
 import json
-from typing import Any
+import re
+from typing import Annotated, Any
 
 import jsonschema
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
-from microsim.documents.values import Model
+from microsim.documents.values import Model, describe_error
 from microsim.documents.yaml_text import read_yaml
 from microsim.errors import ScenarioError
 from microsim.paths import scenario_file, scenario_names
@@ -149,3 +151,23 @@ def test_both_refuse(data: dict[str, Any]) -> None:
     with pytest.raises(ScenarioError):
         load_scenario(data)
     assert not VALIDATOR.is_valid(data)
+
+
+@pytest.mark.parametrize("model", all_models(), ids=lambda model: model.__name__)
+def test_what_a_number_must_be_reads_the_same_however_far_it_is_off(model: type[Model]) -> None:
+    for name, field in model.model_fields.items():
+        kind: TypeAdapter[Any] = TypeAdapter(Annotated[(field.annotation, *field.metadata, "")])  # type: ignore[misc]
+        for values in ((0.0, -1.0, -1e300), (1e19, 1e300)):
+            texts = {text for text in (_bound(kind, value) for value in values) if text}
+            assert len(texts) <= 1, f"{model.__name__}.{name}: {texts}"
+
+
+def _bound(kind: TypeAdapter[Any], number: float) -> str:
+    """What is expected of a number that is refused for its size."""
+    try:
+        kind.validate_python(number)
+    except ValidationError as error:
+        texts = (describe_error(each) for each in error.errors(include_url=False))
+        found = (text.partition(", found")[0] for text in texts)
+        return next((text for text in found if re.search(r"above|below|at least|at most|from [-\d]", text)), "")
+    return ""

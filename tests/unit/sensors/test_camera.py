@@ -226,9 +226,30 @@ def test_a_flat_world_gives_the_same_depths_as_a_plane_and_as_relief():
         assert np.allclose(one[both], other[both], rtol=1e-9)
 
 
-def test_a_camera_inside_a_solid_sees_out_of_it():
-    world = flat_world(obstacles=(box(OBSTACLE, 10.0, 10.0, 4.0, 4.0, 8.0),))
-    assert (Renderer(world, SMALL).classes((10.0, 10.0, 5.0), DOWN) == GROUND).all()
+SOLIDS = {
+    "box": box(OBSTACLE, 10.0, 10.0, 4.0, 4.0, 8.0),
+    "cylinder": Shape("circle", OBSTACLE, (10.0, 10.0), radius=2.0, height_m=8.0),
+    "triangle": Shape(
+        "triangle", OBSTACLE, (10.0, 10.0), vertices=((7.0, 8.0), (13.0, 8.0), (10.0, 14.0)), height_m=8.0
+    ),
+}
+
+
+@pytest.mark.parametrize("solid", SOLIDS.values(), ids=SOLIDS)
+@pytest.mark.parametrize("rotation", [DOWN, looking(0.0, 0.0), looking(2.0, 0.7), looking(-1.0, -1.2)])
+def test_a_camera_inside_a_solid_sees_nothing_else(solid, rotation):
+    """It is at depth 0 in all directions, also where something else is inside it."""
+    inside = box(HAZARD, 10.5, 10.0, 0.4, 0.4, 6.0)
+    renderer = Renderer(flat_world(inside, Shape("circle", WATER, (10.0, 10.0), radius=9.0), obstacles=(solid,)), SMALL)
+    for position in ((10.0, 10.0, 5.0), (9.2, 9.1, 0.5), (10.0, 9.0, 7.9)):
+        assert (renderer.classes(position, rotation) == OBSTACLE).all()
+        assert (renderer.depths(position, rotation) == 0.0).all()
+    assert (renderer.depths((10.0, 10.0, 8.1), rotation) > 0.0).all()
+
+
+def test_a_camera_that_only_touches_a_solid_looks_away_from_it():
+    renderer = Renderer(flat_world(obstacles=(box(OBSTACLE, 10.0, 10.0, 2.0, 2.0, 4.0),)), SMALL)
+    assert OBSTACLE not in renderer.classes((11.0, 10.0, 2.0), looking(0.0, 0.0))  # at its east side, to the east
 
 
 @pytest.mark.parametrize("is_flat", [True, False])

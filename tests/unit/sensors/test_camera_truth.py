@@ -1,6 +1,7 @@
 """Instances, boxes and normals of cameras, against rays cast by NumPy at the true shapes, one by one."""
 
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -17,7 +18,7 @@ from microsim.batch import BatchSimulation
 from microsim.bundle.bundle_writing import mesh_ply, splat_ply
 from microsim.documents.yaml_text import to_yaml
 from microsim.engine.world import FIRST_OBJECT, FIRST_OBSTACLE
-from microsim.errors import ScenarioError
+from microsim.errors import ScenarioError, UsageError
 from microsim.render.segmentation import CLEAR_IN_VOLUME_M
 from microsim.sensors._camera_truth import normals
 from tests.bundle_support import CUBE_TRIANGLES, CUBE_VERTICES, change, small_bundle
@@ -200,6 +201,33 @@ def test_depth_of_a_plain_camera_is_that_of_the_rays_and_its_classes_are_named()
     np.testing.assert_allclose(found, depth, rtol=1e-6)
     assert len(decoded(sent, "/ego/camera/segmentation")) == 1
     assert listed(sent) is None
+
+
+ALL_KINDS = ("depth", "segmentation", "instances")
+
+
+@pytest.mark.parametrize(
+    "wanted", [(), *itertools.combinations(ALL_KINDS, 1), *itertools.combinations(ALL_KINDS, 2), ALL_KINDS]
+)
+def test_a_batch_gives_the_images_of_the_single_world_by_name(wanted: tuple[str, ...]) -> None:
+    written = watched({"render": dict.fromkeys(wanted, True)}, world_topics={"occupancy_hz": 0, "markers_hz": 0})
+    batch = BatchSimulation(written, 2, seeds=[3, 4], threads=1)
+    batch.step(1)
+    images = batch.images("ego/camera")
+    assert list(images) == ["image", *wanted]
+    assert all(np.shares_memory(each, batch.readings["ego/camera"]) for each in images.values())
+    for world, seed in enumerate((3, 4)):
+        sent = microsim.Simulation(written, seed).step(1)
+        for kind, topic in (("image", "image_raw"), *((kind, kind) for kind in wanted)):
+            message, found = decoded(sent, f"/ego/camera/{topic}")[-1], images[kind][world]
+            assert found.tobytes() == bytes(message.data)
+            assert found.dtype == {"depth": np.float32, "instances": np.uint16}.get(kind, np.uint8)
+            assert found.shape[:2] == (HEIGHT, WIDTH)
+
+
+def test_images_are_those_of_a_camera() -> None:
+    with pytest.raises(UsageError, match="ego/gps is not a camera"):
+        BatchSimulation({"robots": {"ego": {"model": "rover"}}}, 1).images("ego/gps")
 
 
 def test_a_crate_straight_ahead_has_the_box_that_its_corners_give() -> None:

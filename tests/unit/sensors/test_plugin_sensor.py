@@ -164,19 +164,21 @@ def complaint(settings, ticks=20):
 
 def test_an_error_in_create_names_the_sensor(plugin):
     settings = plugin(create="lambda context: 1 / 0")
-    assert complaint(settings) == "sensor drone/nose failed at tick 0: ZeroDivisionError: division by zero"
+    assert complaint(settings).endswith(
+        "probe.py:14: sensor drone/nose failed at tick 0: ZeroDivisionError: division by zero"
+    )
 
 
 def test_an_error_in_update_names_the_sensor_and_the_tick(plugin):
     settings = plugin(
         "def update(self, dt):\n    self.ticks += 1\n    if self.ticks == 7: raise RuntimeError('worn out')"
     )
-    assert complaint(settings) == "sensor drone/nose failed at tick 7: RuntimeError: worn out"
+    assert complaint(settings).endswith("probe.py:14: sensor drone/nose failed at tick 7: RuntimeError: worn out")
 
 
 def test_an_error_in_publish_names_the_sensor_and_the_tick(plugin):
     settings = plugin(publish="{'temperature': [][self.ticks]}")
-    assert complaint(settings).startswith("sensor drone/nose failed at tick 0: IndexError")
+    assert "probe.py:11: sensor drone/nose failed at tick 0: IndexError" in complaint(settings)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,7 @@ def test_a_missing_method_is_the_sensors_fault(plugin):
 
 def test_an_unknown_message_type_is_refused_before_the_run(plugin):
     text = complaint(plugin(message_type="sensor_msgs/msg/Thermometer"), ticks=0)
-    assert text == "sensor drone/nose: there is no message type 'sensor_msgs/msg/Thermometer'"
+    assert text.endswith("probe.py:14: sensor drone/nose: there is no message type 'sensor_msgs/msg/Thermometer'")
 
 
 def test_a_sensor_that_cannot_be_copied_says_so_when_a_snapshot_is_taken(plugin):

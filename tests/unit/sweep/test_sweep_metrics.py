@@ -97,7 +97,8 @@ def test_a_metric_in_a_folder_is_known_to_the_sweep_its_conditions_workers_and_t
 
 
 def test_the_command_line_knows_it_too(folder):
-    done = cli("sweep", "sweep.yaml", "--jobs", "1", "--out", "a.csv", "--plot", "a.svg", cwd=folder)
+    options = ("--plugins", "plugins", "--jobs", "1", "--out", "a.csv", "--plot", "a.svg")
+    done = cli("sweep", "sweep.yaml", *options, cwd=folder)
     assert "plot written to a.svg\n" in done.stderr
     assert (folder / "a.svg").exists()
     assert done.returncode == 0, done.stderr

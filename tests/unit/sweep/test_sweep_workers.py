@@ -217,6 +217,7 @@ def cluster():
             Path(log.name).unlink()
 
 
+@pytest.mark.slow  # a cluster takes half a minute to start and to end
 def test_a_ray_cluster_gives_the_same_file_though_workers_die(cluster, folder):
     write_yard(folder, f"{ONCE}{SUICIDE}")
     arguments = ["sweep", str(folder / "yard.yaml"), "--mission", str(folder / "drive.yaml"), "--seeds", "0..7"]

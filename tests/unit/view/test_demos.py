@@ -9,7 +9,6 @@ import pytest
 from typer.testing import CliRunner
 
 from microsim.cli import app
-from microsim.cli.commands.demo import about, load_demo
 from microsim.errors import MicroSimError, PluginError, UsageError
 from microsim.missions.demo_pilot import DemoPilot
 from microsim.missions.follower import steer_for
@@ -20,6 +19,7 @@ from microsim.robots.robot import Robot
 from microsim.robots.rover import Rover
 from microsim.runner import Runner
 from microsim.scenario import load_scenario
+from microsim.shipped import demo_about, load_demo
 from microsim.simulation import Simulation
 
 OF_OVAL = ("camera", "camera_front", "camera_front_left", "camera_front_right", "lidar_top")  # what takes long
@@ -105,8 +105,8 @@ def test_the_car_laps_the_oval_and_the_drone_keeps_it_in_view() -> None:
 def test_demos_are_listed_with_a_line_each() -> None:
     printed = " ".join(CliRunner().invoke(app, ["demo"]).output.split())
     for name in demo_names():
-        assert f"{name} {about(demo_file(name))}" in printed
-        assert about(demo_file(name)).endswith(".")
+        assert f"{name} {demo_about(demo_file(name))}" in printed
+        assert demo_about(demo_file(name)).endswith(".")
 
 
 def test_mistakes_in_demos_are_told(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_keys_pass_over_actors_on_a_path() -> None:
 
 
 def test_keys_override_the_pilot_until_the_robot_is_given_back(runner: Runner) -> None:
-    runner.pilot = Circling(runner.sim)
+    runner.steer(Circling)
     keys = controls_of(runner)
     keys.take(["\t", "s"])
     runner.step(60)

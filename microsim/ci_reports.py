@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from microsim.cli.command import option
-from microsim.cli.terminal import check_can_write
+from microsim.options import check_can_write, option
 
 _PANEL = "Reports for CI systems"
 _MOST_ROWS = 100  # of problems, in Markdown: a page is for people

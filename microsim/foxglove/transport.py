@@ -1,19 +1,22 @@
 """Live view in Foxglove: a transport for the node, so that topics, inputs, services and parameters are the node's.
 
-The transport is a WebSocket server of the Foxglove SDK. The SDK calls from its own threads. What clients send is put
-into a bounded queue, and `poll` works on it in the thread of the run. Messages are handed to the SDK, which drops the
-oldest where a client is too slow.
+The transport is a WebSocket server of the Foxglove SDK. It is opened by the first `poll`, when the node has made its
+topics and services, so that a client finds all of them as soon as it can connect. The SDK calls from its own threads.
+What clients send is put into a bounded queue, and `poll` works on it in the thread of the run. Messages are handed to
+the SDK, which drops the oldest where a client is too slow.
 """
 
 from __future__ import annotations
 
+import socket
 import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotAnswered  # of its own before Python 3.11
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -22,7 +25,7 @@ from microsim.documents.json_text import read_json
 from microsim.errors import MicroSimError, MissingExtraError, UsageError, install_hint
 from microsim.messages.topics import Qos
 from microsim.recording.bag_model import definition
-from microsim.ros2.transport import LogLevel, OnMessage, OnRequest, OnSet, Parameter, Publisher, Transport, Value
+from microsim.ros2.transport import LogLevel, OnMessage, OnRequest, Publisher
 from microsim.ros2.transport.standalone import ROSOUT_TOPIC, NotYet, StandaloneNode, answer, known_service, known_type
 
 PORT = 8765  # what Foxglove connects to by default
@@ -71,13 +74,20 @@ class FoxgloveTransport(StandaloneNode):
     name = "foxglove"
     serves_many_types = False
 
-    def __init__(self, host: str = "127.0.0.1", port: int = PORT, ros_args: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = PORT,
+        ros_args: Sequence[str] = (),
+        opened: Callable[[int], None] = lambda port: None,
+    ) -> None:
         if find_spec("foxglove") is None:
             raise MissingExtraError(f"Foxglove needs the package foxglove-sdk: {install_hint('foxglove')}")
         import foxglove
-        from foxglove.websocket import Capability
 
         super().__init__("microsim", ros_args)
+        self._place, self._opened = (host, port), opened
+        self._check_place()
         self.context = foxglove.Context()
         self.now_ns = 0  # simulated time
         self.dropped = 0  # messages of clients that were too many or too large
@@ -86,17 +96,43 @@ class FoxgloveTransport(StandaloneNode):
         self._arrived = False  # something new, since the last poll
         self._inputs: dict[str, tuple[str, OnMessage]] = {}  # topic -> its type, and who takes it
         self._publishers: dict[int, FoxglovePublisher] = {}  # by channel
-        self._services: set[str] = set()
-        can = [Capability.ClientPublish, Capability.Services, Capability.Parameters, Capability.Time]
+        self._last_refusal_s: dict[str, float] = {}  # by topic
+        self._services: dict[str, Any] = {}
+        self._server: Any = None  # of the SDK, once it is open
+        self._rosout = self.publisher_at(*ROSOUT_TOPIC) if self.arguments.rosout else None
+
+    @property
+    def port(self) -> int:
+        return int(self._server.port)
+
+    def _check_place(self) -> None:
+        """An address that cannot be used is refused before anything is prepared for the run."""
+        with self._refused(), socket.socket(socket.AF_INET6 if ":" in self._place[0] else socket.AF_INET) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(self._place)
+
+    @contextmanager
+    def _refused(self) -> Iterator[None]:
+        host, port = self._place
         try:
-            self.server = foxglove.start_server(
-                name="MicroSim", host=host, port=port, capabilities=can, supported_encodings=["cdr", "json"],
-                server_listener=FoxgloveListener(self), context=self.context, message_backlog_size=_BACKLOG,
-            )  # fmt: skip
+            yield
         except (OSError, RuntimeError, ValueError) as error:
             why = f"{error}; choose another port, such as --foxglove {port + 1}"
             raise UsageError(f"Foxglove cannot be served on {host}:{port}: {why}") from None
-        self._rosout = self.publisher_at(*ROSOUT_TOPIC) if self.arguments.rosout else None
+
+    def _open(self) -> None:
+        import foxglove
+        from foxglove.websocket import Capability
+
+        host, port = self._place
+        can = [Capability.ClientPublish, Capability.Services, Capability.Parameters, Capability.Time]
+        with self._refused():
+            self._server = foxglove.start_server(
+                name="MicroSim", host=host, port=port, capabilities=can, supported_encodings=["cdr", "json"],
+                server_listener=FoxgloveListener(self), context=self.context, message_backlog_size=_BACKLOG,
+                services=list(self._services.values()),
+            )  # fmt: skip
+        self._opened(self.port)
 
     # ---- what the node uses ------------------------------------------------------------------------------------------
 
@@ -117,7 +153,6 @@ class FoxgloveTransport(StandaloneNode):
         name = self.arguments.service(service)
         if name in self._services or _ACTION in name:
             return
-        self._services.add(name)
         parts = {
             part.lower(): foxglove.MessageSchema(encoding="cdr", schema=_schema(f"{known_service(type_name)}_{part}"))
             for part in ("Request", "Response")
@@ -131,7 +166,9 @@ class FoxgloveTransport(StandaloneNode):
             response: bytes = self.on_run(lambda: answer(type_name, on_request, decoded, log), f"service {name}")
             return response
 
-        self.server.add_services([foxglove.Service(name, schema=schema, handler=handle)])
+        self._services[name] = foxglove.Service(name, schema=schema, handler=handle)
+        if self._server is not None:
+            self._server.add_services([self._services[name]])
 
     def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
         raise TimeoutError(f"service {service}: Foxglove does not offer services")
@@ -140,6 +177,8 @@ class FoxgloveTransport(StandaloneNode):
         return True
 
     def poll(self, timeout_s: float = 0.0) -> None:
+        if self._server is None:
+            self._open()
         with self._changed:
             if timeout_s > 0 and not self._arrived:  # what could not be done yet is tried again soon
                 self._changed.wait(min(timeout_s, 0.01) if self._jobs else timeout_s)
@@ -149,17 +188,31 @@ class FoxgloveTransport(StandaloneNode):
             if not job():
                 self._jobs.append(job)
 
+    def publish_status(self, text: str, level: Any) -> None:
+        self._server.publish_status(text, level)
+
+    def log(self, level: LogLevel, text: str) -> None:
+        """Warnings and errors are shown in Foxglove too, where the one who sent something wrong is looking."""
+        super().log(level, text)
+        if level in ("warn", "error") and self._server is not None:
+            from foxglove import StatusLevel
+
+            self.publish_status(text, StatusLevel.Warning if level == "warn" else StatusLevel.Error)
+
     def close(self) -> None:
-        self.server.stop()
+        if self._server is not None:
+            self._server.stop()
 
     # ---- time --------------------------------------------------------------------------------------------------------
 
     def set_time(self, clock: bytes) -> None:
         seconds, nanoseconds = struct.unpack_from("<iI", clock, 4)
         before, self.now_ns = self.now_ns, seconds * 10**9 + nanoseconds
+        if self._server is None:
+            return
         if self.now_ns < before:  # after a reset: what clients show is of another run
-            self.server.clear_session()
-        self.server.broadcast_time(self.now_ns)
+            self._server.clear_session()
+        self._server.broadcast_time(self.now_ns)
 
     # ---- what clients send, on threads of the SDK --------------------------------------------------------------------
 
@@ -195,19 +248,32 @@ class FoxgloveTransport(StandaloneNode):
 
     def receive(self, topic: str, encoding: str, data: bytes) -> None:
         """A message of a client; one that cannot be read is warned about, as from ROS 2."""
-        if topic not in self._inputs or len(data) > _MOST_BYTES:
+        if topic not in self._inputs:
             self.dropped += 1
             return
         type_name, on_message = self._inputs[topic]
+        size = len(data)
+        if size > _MOST_BYTES:
+            self.dropped, data = self.dropped + 1, b""  # not kept until it is reported
 
         def job() -> bool:
+            if size > _MOST_BYTES:
+                self._refuse(topic, f"messages have {_MOST_BYTES} bytes at most, this one has {size}")
+                return True
             try:
                 on_message(self._encoded(type_name, encoding, data))
             except MicroSimError as error:
-                self.log("warn", f"{topic}: ignored: {error}")
+                self._refuse(topic, str(error))
             return True
 
         self.later(job)
+
+    def _refuse(self, topic: str, why: str) -> None:
+        """At most once a second of each topic."""
+        now = time.monotonic()
+        if now - self._last_refusal_s.get(topic, -1.0) >= 1.0:
+            self._last_refusal_s[topic] = now
+            self.log("warn", f"{topic}: ignored: {why}")
 
     def subscribed(self, channel: int) -> None:
         """A client may have missed what is sent once."""
@@ -259,7 +325,7 @@ class FoxgloveTransport(StandaloneNode):
             made = [wire.from_mapping("rcl_interfaces/msg/Parameter", given)]
             result = self._ask("set_parameters", parameters=made).results[0]
             if not result.successful:
-                self.server.publish_status(result.reason, StatusLevel.Error)
+                self.publish_status(result.reason, StatusLevel.Error)
         return self.parameter_values([parameter.name for parameter in parameters])
 
     def _ask(self, service: str, **request: Any) -> Any:
@@ -323,7 +389,7 @@ class FoxgloveListener:
 
         problem = self._transport.problem_with(channel.topic, channel.schema_name or "")
         if problem:
-            self._transport.server.publish_status(problem, StatusLevel.Warning)
+            self._transport.publish_status(problem, StatusLevel.Warning)
         else:
             self._channels[client.id, channel.id] = channel.topic, channel.encoding
 
@@ -354,82 +420,3 @@ class FoxgloveListener:
             self._transport.log("warn", f"Foxglove: {error}")
             return []
         return found
-
-
-class JoinedPublisher:
-    def __init__(self, publishers: Sequence[Publisher]) -> None:
-        self._publishers = publishers
-
-    def publish(self, cdr: bytes) -> None:
-        for each in self._publishers:
-            each.publish(cdr)
-
-    @property
-    def subscribers(self) -> int:
-        return sum(each.subscribers for each in self._publishers)
-
-
-class JoinedTransports:
-    """Two as one, so that a run on ROS 2 and in Foxglove has one node.
-
-    `first` gives the names, answers calls, and is waited for; `second` gets everything too.
-    """
-
-    name = "joined"
-
-    def __init__(self, first: Transport, second: Transport) -> None:
-        self.first, self.second = first, second
-        self.node_name, self.overrides = first.node_name, first.overrides
-        self.tells_senders, self.serves_many_types = first.tells_senders, first.serves_many_types
-        self.discovery_s, self.resolved = first.discovery_s, first.resolved
-        self.peers, self.ask, self.described = first.peers, first.ask, first.described
-        self.acquaint, self.is_acknowledged = first.acquaint, first.is_acknowledged
-
-    def publisher(self, topic: str, type_name: str, qos: Qos) -> JoinedPublisher:
-        return JoinedPublisher([each.publisher(topic, type_name, qos) for each in (self.first, self.second)])
-
-    def subscribe(self, topic: str, type_name: str, qos: Qos, on_message: OnMessage, from_others: bool = False) -> None:
-        self.second.subscribe(topic, type_name, qos, on_message, from_others)
-        self.first.subscribe(topic, type_name, qos, on_message, from_others)
-
-    def serve(self, service: str, type_name: str, on_request: OnRequest) -> None:
-        self.second.serve(service, type_name, on_request)
-        self.first.serve(service, type_name, on_request)
-
-    def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
-        return self.first.call(service, type_name, request, timeout_s)
-
-    def wait_for_acks(self, timeout_s: float) -> bool:
-        return self.first.wait_for_acks(timeout_s)
-
-    def has_received_all(self, timeout_s: float) -> bool:
-        return self.first.has_received_all(timeout_s)
-
-    def declare(self, parameters: Sequence[Parameter], on_set: OnSet) -> None:
-        self.first.declare(parameters, lambda changes: self._set(changes, on_set, self.second))
-        self.second.declare(parameters, lambda changes: self._set(changes, on_set, self.first))
-
-    @staticmethod
-    def _set(changes: Mapping[str, Value], on_set: OnSet, other: Transport) -> str:
-        """What is set in one, the other shows."""
-        refusal = on_set(changes)
-        if not refusal:
-            other.set_parameters(changes)
-        return refusal
-
-    def set_parameters(self, values: Mapping[str, Value]) -> None:
-        self.first.set_parameters(values)
-        self.second.set_parameters(values)
-
-    def log(self, level: LogLevel, text: str) -> None:
-        self.first.log(level, text)
-        self.second.log(level, text)
-
-    def poll(self, timeout_s: float = 0.0) -> None:
-        self.second.poll()
-        self.first.poll(timeout_s)
-        self.second.poll()
-
-    def close(self) -> None:
-        self.second.close()
-        self.first.close()

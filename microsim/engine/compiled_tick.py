@@ -1,0 +1,541 @@
+"""What a run sends, as tables of numbers, and the compiled loops over them: whole ticks without Python.
+
+An output is a row: when it is due, which calls fill its reading, and the message into which the reading is written.
+The rows are in the order of sending. Python rows (a LiDAR, a plug-in without a kernel) have no calls: the loop stops
+before a tick at which one is due, and `schedule` runs that tick piece by piece.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from microsim.engine import calls as _calls
+from microsim.engine import late_readings as _late_readings
+from microsim.engine import motion as _motion
+from microsim.engine import multiples as _multiples
+from microsim.engine import pipeline as _pipeline
+from microsim.engine import records as _records
+from microsim.engine.calls import CALL, Rows, has_checked, raise_broken
+from microsim.engine.compiled import kernel
+from microsim.engine.fleet_loops import copy_states, look, move
+from microsim.engine.geometry import Array, Grid
+from microsim.engine.late_readings import (
+    ALL_BYTES,
+    ATTENTION,
+    BEFORE,
+    CAPACITY,
+    FIRST,
+    FOLLOWERS,
+    KEPT_MOTION,
+    LATE_COLUMNS,
+    LATENCY,
+    LATENCY_KEY,
+    LEAVES,
+    NEXT_SAMPLE,
+    NOT_FINITE,
+    SAMPLED_AT,
+    STAMP_NS,
+    LateReadings,
+)
+from microsim.engine.late_readings import COUNT as WAITING
+from microsim.engine.motion import FIELDS, PLACE_X, PLACE_Y, PLACE_Z, SENSOR_FIELDS
+from microsim.engine.records import (
+    ADDRESS,
+    FLOAT,
+    GRID,
+    INT,
+    RANGE,
+    RATIO,
+    SPAN,
+    VEC3,
+    Record,
+    Records,
+    address_of,
+    grid_of,
+    record,
+    record_at,
+    records_in,
+    rows_of,
+    span_of,
+)
+from microsim.engine.timekeeper import Clock, Trigger
+
+_copy, _call, _room, _table_address = _calls.copy, _calls.call, _calls.room, _calls.table_address
+_floats_at, _singles_at, _words_at, _integers_at, _bytes_at = (
+    _calls.floats_at, _calls.singles_at, _calls.words_at, _calls.integers_at, _calls.bytes_at,
+)  # fmt: skip
+_address_of_record, _floats_in, _integers_in = _records.address_of_record, _records.floats_in, _records.integers_in
+_integer_grid_in = _records.integer_grid_in
+_observe, _place_of = _motion.observe, _motion.place_of
+_first_entry, _keep_motion = _late_readings.first_entry, _late_readings.keep_motion
+_delay_of, _multiple, _next_firing = _pipeline.delay_of, _multiples.multiple, _multiples.first_from
+
+NEVER = 2**62  # a tick that does not come
+DIGEST_BYTES = 32  # before each tick's messages there is room for the digest of the tick before
+NS_PER_S = 1_000_000_000
+
+OUTPUT = record(
+    due=INT,  # [tick]
+    period=RATIO,  # [ticks]
+    calls=RANGE,  # that fill its reading
+    message=SPAN,  # encoded; 0: Python makes it. Bytes of a late reading are not in it
+    message_bytes=INT,  # of the message with its reading
+    slots=RANGE,  # which bring the reading into the message
+    name=SPAN,  # as in transcripts
+    dropouts=RANGE,  # windows of time
+    dropped=INT,
+    sent=INT,
+    head_bytes=INT,  # of `message`, before a late reading
+    tail_bytes=INT,  # after it
+    late=ADDRESS,  # of its queue; 0: it is sent at once
+)
+SLOT = record(
+    numbers=SPAN,  # of a reading
+    target=ADDRESS,  # in the message
+    number_bytes=INT,  # of a number there; 0: it is the stamp
+)
+WINDOW = record(first=FLOAT, end=FLOAT, offset=VEC3)  # [ticks], by how much a sensor jumps meanwhile [m]
+TICK = record(  # what a tick works on
+    fleets=GRID,
+    outputs=SPAN,  # in the order of sending
+    calls=SPAN,
+    slots=SPAN,
+    windows=SPAN,
+    trackers=SPAN,  # calls of every tick
+    length=RATIO,  # of a tick [ns]
+    room=INT,  # [bytes] that a tick has at most, without late outputs
+    lates=INT,  # how many late outputs there are
+)
+
+_outputs_in, _calls_in, _slots_in, _windows_in = (records_in(each) for each in (OUTPUT, CALL, SLOT, WINDOW))
+_tick_at = record_at(TICK)
+
+
+@kernel
+def is_within(windows: Records, first: int, end: int, tick: int) -> bool:
+    for k in range(first, end):  # noqa: SIM110 - numba compiles no generator
+        if windows[k].first <= tick < windows[k].end:
+            return True
+    return False
+
+
+@kernel
+def invoke(call: Record, windows: Records, tick: int) -> None:
+    """Make a call: a sensor is given its robot's motion and its own place, or its robot's state."""
+    if call.is_broken:
+        return
+    motion = _floats_in(call.motion)
+    if call.stride == 0:
+        if call.seen != call.motion.address:  # else it is there already
+            _copy(call.motion.address, call.seen, 8 * FIELDS)
+        x, y, z = _place_of(motion, call.mount[0], call.mount[1], call.mount[2])
+        for k in range(call.jumps.first, call.jumps.end):
+            window = windows[k]
+            if window.first <= tick < window.end:
+                x, y, z = x + window.offset[0], y + window.offset[1], z + window.offset[2]
+        motion[PLACE_X], motion[PLACE_Y], motion[PLACE_Z] = x, y, z
+    else:
+        state = _floats_at(call.seen, (call.motion.count - 1) * call.stride + 1)
+        for k in range(call.motion.count):
+            motion[k] = state[k * call.stride]
+    call.tick = tick
+    _call(call.function, _address_of_record(call))
+
+
+@kernel
+def fill(slot: Record, stamp_ns: int) -> None:
+    """Put numbers of a reading, or the stamp, into the message."""
+    if slot.number_bytes == 0:
+        stamp = _words_at(slot.target, 2)
+        stamp[0], stamp[1] = stamp_ns // NS_PER_S, stamp_ns % NS_PER_S
+    elif slot.number_bytes == 8:
+        _copy(slot.target, slot.numbers.address, 8 * slot.numbers.count)
+    elif slot.number_bytes == 1:
+        octets, numbers = _bytes_at(slot.target, slot.numbers.count), _floats_in(slot.numbers)
+        for i in range(slot.numbers.count):
+            octets[i] = np.uint8(numbers[i])
+    else:
+        singles, numbers = _singles_at(slot.target, slot.numbers.count), _floats_in(slot.numbers)
+        for i in range(slot.numbers.count):
+            singles[i] = numbers[i]
+
+
+@kernel
+def write(output: Record, slots: Records, stamp_ns: int, buffer: int, position: int) -> int:
+    """Put an output's reading into its message and append that to the transcript; gives where the next one goes."""
+    for k in range(output.slots.first, output.slots.end):
+        fill(slots[k], stamp_ns)
+    place = buffer + position
+    _copy(place, output.name.address, output.name.count)
+    head = _room(2)  # an array on the heap would take as long as all else here
+    numbers = _integers_at(_table_address(head), 2)
+    numbers[0], numbers[1] = stamp_ns, output.message_bytes
+    _copy(place + output.name.count, _table_address(head), 12)
+    _copy(place + output.name.count + 12, output.message.address, output.head_bytes)
+    end = position + output.name.count + 12 + output.message_bytes
+    if output.tail_bytes != 0:  # after the reading of a late output
+        _copy(buffer + end - output.tail_bytes, output.message.address + output.head_bytes, output.tail_bytes)
+    return end
+
+
+@kernel
+def leave(outputs: Records, call: Record, slots: Records, r: int, late: Rows, buffer: int, position: int) -> int:
+    """Write the first reading in a late output's queue, and its followers' messages; the reading is made in place."""
+    entry = _first_entry(late)
+    for k in range(r, r + 1 + late[FOLLOWERS]):
+        position = write(outputs[k], slots, entry[STAMP_NS], buffer, position)
+        if k == r:
+            call.motion.address, call.tick = _table_address(entry) + 8 * KEPT_MOTION, entry[SAMPLED_AT]
+            call.reading.address = buffer + position - outputs[r].tail_bytes - call.reading.count
+            _call(call.function, _address_of_record(call))
+    return position
+
+
+@kernel
+def sense_late(
+    outputs: Records, call: Record, slots: Records, windows: Records, r: int, tick: int, stamp_ns: int, buffer: int,
+    position: int,
+) -> int:  # fmt: skip
+    """A late output: what it keeps at this tick, and what leaves."""
+    output = outputs[r]
+    late = _integers_at(output.late, LATE_COLUMNS)
+    if late[NEXT_SAMPLE] <= tick:
+        late[NEXT_SAMPLE] = _next_firing(output.period.whole, output.period.rest, output.period.parts, tick + 1)
+        numbers, before = _floats_at(late[LATENCY], BEFORE), _floats_at(late[LATENCY] + 8 * BEFORE, 2)
+        delay = _delay_of(numbers, late[LATENCY_KEY], tick, before)
+        if delay >= 0 and is_within(windows, output.dropouts.first, output.dropouts.end, tick):
+            output.dropped += 1
+        elif delay >= 0:
+            _keep_motion(late, call.seen, tick, delay, stamp_ns)
+    while late[WAITING] > 0 and _first_entry(late)[LEAVES] <= tick:
+        position = leave(outputs, call, slots, r, late, buffer, position)
+        late[FIRST], late[WAITING] = (late[FIRST] + 1) % late[CAPACITY], late[WAITING] - 1
+        output.sent += 1 + late[FOLLOWERS]
+    output.due = late[NEXT_SAMPLE]
+    if late[WAITING] > 0:
+        output.due = min(late[NEXT_SAMPLE], _first_entry(late)[LEAVES])
+    return position
+
+
+@kernel
+def late_room(outputs: Records, tick: int) -> int:
+    """Bytes that late outputs can send at a tick: all that waits, and what is sampled then."""
+    room = 0
+    for r in range(outputs.shape[0]):
+        if outputs[r].late != 0 and outputs[r].due <= tick:
+            late = _integers_at(outputs[r].late, LATE_COLUMNS)
+            room += (late[WAITING] + 1) * late[ALL_BYTES]
+    return room
+
+
+@kernel
+def sense(tables: int, first: int, end: int, tick: int, stamp_ns: int, buffer: int, position: int) -> int:
+    """Those of the outputs first … end that are due at a tick, written at `position`; gives where the next one goes."""
+    now = _tick_at(tables)
+    outputs, calls, slots, windows = (
+        _outputs_in(now.outputs), _calls_in(now.calls), _slots_in(now.slots), _windows_in(now.windows),
+    )  # fmt: skip
+    for r in range(first, end):
+        output = outputs[r]
+        if output.due > tick or output.message.address == 0:
+            continue
+        if output.late != 0:
+            call = calls[output.calls.first]
+            position = sense_late(outputs, call, slots, windows, r, tick, stamp_ns, buffer, position)
+            continue
+        whole, rest, parts = output.period.whole, output.period.rest, output.period.parts
+        is_whole = rest == 0 and output.due == tick  # as `timekeeper.Trigger.after`: no division
+        output.due = tick + whole if is_whole else _next_firing(whole, rest, parts, tick + 1)
+        if is_within(windows, output.dropouts.first, output.dropouts.end, tick):
+            output.dropped += 1
+            continue
+        for c in range(output.calls.first, output.calls.end):
+            invoke(calls[c], windows, tick)
+        position = write(output, slots, stamp_ns, buffer, position)
+        output.sent += 1
+    return position
+
+
+@kernel
+def begin_tick(tables: int, copies: Rows, tick: int) -> None:
+    """Move to the next tick; then what sensors keep track of from tick to tick."""
+    fleets = _integer_grid_in(_tick_at(tables).fleets)
+    move(fleets, tick, 1)
+    copy_states(copies)
+    look(fleets)
+    track(tables, tick + 1)
+
+
+@kernel
+def track(tables: int, tick: int) -> None:
+    now = _tick_at(tables)
+    calls, windows, trackers = _calls_in(now.calls), _windows_in(now.windows), _integers_in(now.trackers)
+    for k in range(trackers.shape[0]):
+        invoke(calls[trackers[k]], windows, tick)
+
+
+@kernel
+def invoke_for(tables: int, output: int, tick: int) -> None:
+    """Fill in an output's reading as it is now."""
+    now = _tick_at(tables)
+    calls, windows, made_by = _calls_in(now.calls), _windows_in(now.windows), _outputs_in(now.outputs)[output].calls
+    for c in range(made_by.first, made_by.end):
+        invoke(calls[c], windows, tick)
+
+
+@kernel
+def run_ticks(tables: int, copies: Rows, tick: int, end: int, buffer: Grid, ends: Rows) -> tuple[int, int, int]:
+    """Whole ticks, until `end`, or until the buffer might not hold another; `ends`: where the messages of each end.
+
+    Gives the tick that is reached, how many ticks that is, and how many bytes the next one needs.
+    """
+    now = _tick_at(tables)
+    outputs, position, done, needed, start = _outputs_in(now.outputs), 0, 0, 0, buffer.ctypes.data
+    while tick < end and done < ends.shape[0]:
+        needed = now.room + (late_room(outputs, tick + 1) if now.lates else 0)
+        if position + needed > buffer.shape[0]:
+            break
+        begin_tick(tables, copies, tick)
+        tick += 1
+        stamp_ns = _multiple(now.length.whole, now.length.rest, now.length.parts, tick)
+        position = sense(tables, 0, outputs.shape[0], tick, stamp_ns, start, position + DIGEST_BYTES)
+        ends[done] = position
+        done += 1
+    return tick, done, needed
+
+
+# ---- making the tables -----------------------------------------------------------------------------------------------
+
+LAST_TICK = 2**31 * 10_000  # no run goes beyond it
+
+Window = tuple[float, float, float, float, float]  # from, until [ticks], offset x, y, z [m]
+_NOTHING: Array = np.zeros(1)
+
+
+def windows_table(windows: Sequence[Window]) -> Records:
+    return np.array([(first, end, offset) for first, end, *offset in windows], WINDOW)
+
+
+@dataclass
+class Call:
+    """One call of a kernel, with the arrays it works on; they live as long as this does."""
+
+    function: int  # address
+    settings: Array
+    seen: int  # address of the robot's motion, or of its column of the state
+    reading: Array
+    key: int = 0
+    stride: int = 0  # from one number of that column to the next; 0: it is a motion
+    size: int = SENSOR_FIELDS  # numbers of the motion or the state
+    mount: Array = field(default_factory=lambda: np.zeros(3))  # [m]
+    memory: npt.NDArray[Any] = field(default_factory=lambda: np.zeros(0))  # of a late output: its columns
+    table: Array = field(default_factory=lambda: np.zeros(0))
+    jumps: Sequence[Window] = ()
+    picture: Any = None  # of a late output: its readings, see `sensors.sensor.CompiledReading`
+    owner: str = ""  # what it belongs to, for messages
+
+    def __post_init__(self) -> None:
+        self.motion = np.zeros(self.size)
+
+    def write(self, row: Record, scene: int, jumps: tuple[int, int]) -> None:
+        row.function, row.settings, row.motion = self.function, span_of(self.settings), span_of(self.motion)
+        row.memory, row.scene, row.key = span_of(self.memory), scene, self.key
+        row.seen, row.stride, row.mount, row.jumps = self.seen, self.stride, self.mount, jumps
+        if self.picture is None:
+            row.table, row.reading = span_of(self.table), span_of(self.reading)
+        else:
+            row.table, row.reading = span_of(self.picture.row), (0, self.picture.bytes)
+
+
+@dataclass
+class Slot:
+    """Numbers of a reading in a message; without a source, the stamp."""
+
+    offset: int  # [byte] in the message
+    size: int = 0  # [byte] of a number: 8 or 4 with a fraction, 1 without
+    source: Array = field(default_factory=lambda: _NOTHING)
+    first: int = 0
+    count: int = 0
+
+    def write(self, row: Record, message: int) -> None:
+        row.numbers = address_of(self.source) + 8 * self.first, self.count
+        row.target, row.number_bytes = message + self.offset, self.size
+
+
+@dataclass
+class CompiledOutput:
+    """An output that needs no Python: calls fill a reading, slots bring it into an encoded message.
+
+    The reading of a late output is bytes, which are made in the transcript, within what its message has besides.
+    """
+
+    name: bytes  # as in transcripts
+    trigger: Trigger | None  # None: sent with the late output before it
+    message: Grid  # encoded; its numbers are aligned in memory
+    slots: Sequence[Slot]
+    calls: Sequence[Call] = ()
+    dropouts: Sequence[Window] = ()
+    target: str = ""  # robot/sensor, for the counts of dropouts
+    late: LateReadings | None = None
+    late_bytes: int = 0  # of the reading of a late output
+    tail_bytes: int = 0  # of `message`, how many come after that reading
+
+    @property
+    def message_bytes(self) -> int:
+        return self.message.size + self.late_bytes
+
+    @property
+    def bytes(self) -> int:
+        return len(self.name) + 12 + self.message_bytes
+
+
+def _sets(outputs: Sequence[CompiledOutput], transcript: bytes) -> Iterator[tuple[bytes, ...]]:
+    """The messages of outputs that are sent together, one set after the other."""
+    end, ready = 0, []
+    while end < len(transcript):
+        for each in outputs:
+            end += each.bytes
+            ready.append(transcript[end - each.message_bytes : end])
+        yield tuple(ready)
+        ready.clear()
+
+
+class Tables:
+    """The tables of a run, and everything their addresses point to."""
+
+    def __init__(
+        self,
+        outputs: Sequence[CompiledOutput | None],
+        trackers: Sequence[Call],
+        fleets: Rows,
+        scene: Rows,
+        clock: Clock,
+    ) -> None:
+        """None stands for an output that Python makes."""
+        self.outputs, self._fleets, self._scene = outputs, fleets, scene
+        self._calls: list[Call] = []
+        self._slots: list[tuple[Slot, int]] = []  # with the address of the message
+        self._windows: list[Window] = []
+        self._jumps: list[tuple[int, int]] = []  # of each call
+        self._names = [np.frombuffer(each.name, np.uint8) if each else np.zeros(1, np.uint8) for each in outputs]
+        self.rows: Records = np.zeros(len(outputs), OUTPUT)
+        for row, each, name in zip(self.rows, outputs, self._names, strict=True):
+            self._write(row, each, name)
+        self._trackers: Rows = np.array([self._add_call(each) for each in trackers], np.int64)
+        self.calls, self._slot_rows = np.zeros(len(self._calls), CALL), np.zeros(len(self._slots), SLOT)
+        for row, call, jumps in zip(self.calls, self._calls, self._jumps, strict=True):
+            call.write(row, address_of(scene), jumps)
+        for row, (slot, message) in zip(self._slot_rows, self._slots, strict=True):
+            slot.write(row, message)
+        self.has_checked = has_checked(self.calls["function"])
+        self.windows = windows_table(self._windows)
+        self._lates = [(k, each.late) for k, each in enumerate(outputs) if each is not None and each.late is not None]
+        self.has_lates = bool(self._lates)
+        for k, late in self._lates:
+            late.numbers[ALL_BYTES] = sum(each.bytes for each in outputs[k : k + 1 + late.followers] if each)
+        at_once = [each for each in outputs if each is not None and each.late is None and each.trigger is not None]
+        self._room = DIGEST_BYTES + sum(each.bytes for each in at_once)
+        self.has_dropouts = any(each is not None and each.dropouts for each in outputs)
+        self._tick = rows_of(
+            TICK, fleets=grid_of(fleets), outputs=span_of(self.rows), calls=span_of(self.calls),
+            slots=span_of(self._slot_rows), windows=span_of(self.windows), trackers=span_of(self._trackers),
+            length=clock.step_ns, room=self._room, lates=len(self._lates),
+        )  # fmt: skip
+        self.address = address_of(self._tick)
+
+    def _write(self, row: Record, output: CompiledOutput | None, name: npt.NDArray[np.uint8]) -> None:
+        if output is None:
+            row.due = NEVER
+            return
+        row.due = NEVER if output.trigger is None else 0  # without a trigger it is sent with the one before it
+        row.period = (1, 0, 1) if output.trigger is None else output.trigger.step
+        first_call, first_slot = len(self._calls), len(self._slots)
+        for each in output.calls:
+            self._add_call(each)
+        row.calls = first_call, len(self._calls)
+        first_window = len(self._windows)
+        self._windows += output.dropouts
+        row.dropouts = first_window, len(self._windows)
+        row.message, row.message_bytes = span_of(output.message), output.message_bytes
+        self._slots += [(slot, address_of(output.message)) for slot in output.slots]
+        row.slots = first_slot, len(self._slots)
+        row.name = address_of(name), len(output.name)
+        row.head_bytes, row.tail_bytes = output.message.size - output.tail_bytes, output.tail_bytes
+        row.late = 0 if output.late is None else address_of(output.late.numbers)
+
+    def _add_call(self, call: Call) -> int:
+        self._jumps.append((len(self._windows), len(self._windows) + len(call.jumps)))
+        self._windows += call.jumps
+        self._calls.append(call)
+        return len(self._calls) - 1
+
+    def resume(self, tick: int) -> None:
+        """Every output is due at its first tick after this one."""
+        for k, output in enumerate(self.outputs):
+            if output is not None and output.trigger is not None:
+                self.rows[k].due = output.trigger.next_tick(tick + 1)
+                if output.late is not None:
+                    output.late.numbers[NEXT_SAMPLE] = self.rows[k].due
+
+    def room_at(self, tick: int) -> int:
+        """The most bytes that this tick can have."""
+        if not self.has_lates:
+            return self._room
+        due = [late.numbers for k, late in self._lates if self.rows[k].due <= tick]
+        return self._room + sum(int((each[WAITING] + 1) * each[ALL_BYTES]) for each in due)
+
+    def make_late(self) -> None:
+        """Make what waits in the queues of late outputs: from then on it does not depend on these tables."""
+        for k, late in self._lates:
+            waiting = list(late.in_queue())
+            if not waiting:
+                continue
+            row = self.rows[k]
+            sent, next_sample, due = int(row.sent), int(late.numbers[NEXT_SAMPLE]), int(row.due)
+            room: Grid = np.empty(len(waiting) * int(late.numbers[ALL_BYTES]), np.uint8)
+            late.numbers[NEXT_SAMPLE], row.due = NEVER, 0
+            sense(self.address, k, k + 1, LAST_TICK, 0, address_of(room), 0)
+            self.check()
+            row.sent, late.numbers[NEXT_SAMPLE], row.due = sent, next_sample, due
+            group = [each for each in self.outputs[k : k + 1 + late.followers] if each is not None]
+            sets = zip(waiting, _sets(group, room.tobytes()), strict=True)
+            late.add_made([(*times, messages) for times, messages in sets])
+
+    def raise_broken(self) -> None:
+        """Raise an error if the kernel of a plug-in raised one."""
+        if self.has_checked:  # else there is nothing to look for
+            raise_broken(self.calls, lambda call: self._calls[call].owner)
+
+    def check(self) -> None:
+        """Finish readings that compiled code could not; raise an error if one could not be made."""
+        if not any(late.numbers[ATTENTION] for _, late in self._lates):
+            return
+        for k, late in self._lates:
+            call, tick = int(self.rows[k].calls.first), int(late.numbers[NOT_FINITE]) - 1
+            if tick >= 0:
+                output = self.outputs[k]
+                raise ValueError(f"{output and output.target}: the pose at tick {tick} is not finite")
+            if late.numbers[ATTENTION]:
+                late.numbers[ATTENTION] = 0
+                self._calls[call].picture.finish(self.calls[call])
+
+    @property
+    def sent(self) -> int:
+        """Messages so far."""
+        return int(self.rows["sent"].sum())
+
+    def dropped(self) -> dict[str, int]:
+        """Messages that dropouts kept back, by sensor."""
+        return {
+            each.target: int(self.rows[k].dropped)
+            for k, each in enumerate(self.outputs)
+            if each is not None and each.dropouts
+        }
+
+    def set_dropped(self, counts: Any) -> None:
+        for k, each in enumerate(self.outputs):
+            if each is not None and each.dropouts:
+                self.rows[k].dropped = counts.get(each.target, 0)

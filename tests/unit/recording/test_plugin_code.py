@@ -1,0 +1,308 @@
+"""The code of plug-ins in tokens, recordings and states: any edit of any of its modules is noticed.
+
+A generator writes a folder of plug-ins of every kind, with modules that they import, and edits one of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import microsim
+from microsim.errors import UsageError
+from microsim.plugin_code import code_files, code_hash
+from microsim.recording.bag_io import open_bag
+from microsim.recording.bag_replay import Replay
+from microsim.recording.inputs import plugin_hashes
+from microsim.recording.recorder import Recorder
+from microsim.recording.state_file import SnapshotError, resume, save_state
+from microsim.simulation import Simulation
+from microsim.sweep import from_token, load_sweep, make_plan
+from tests.cli_support import run_microsim
+from tests.support import bare
+
+FILES = {
+    "gauge.py": """
+from pathlib import Path
+import sys
+sys.path.insert(0, str(Path(__file__).parent / "lib"))
+from shared_numbers import GAIN, scaled
+from microsim.engine.compiled import kernel
+from microsim.messages.encoders import header
+from microsim.messages.topics import Qos
+from microsim.messages.types import new
+from microsim.sensors.sensor import MessageForm, MountedSensor, Sensor
+
+OFFSET = 1.0
+
+class Settings(MountedSensor):
+    "A gauge."
+
+@kernel
+def doubled(value):
+    return 2.0 * value
+
+@kernel
+def sample(settings, motion, memory, scene, key, tick, reading):
+    reading[0] = OFFSET + GAIN * doubled(scaled(1.0))
+
+SENSOR = Sensor("gauge", settings=Settings, sample=sample, reading={"pressure": "Pa"},
+    messages=(MessageForm("sensor_msgs/msg/FluidPressure", "/{robot}/{sensor}", Qos(5), "",
+        lambda context: new("sensor_msgs/msg/FluidPressure", header=header(context.frame)),
+        {"fluid_pressure": "pressure"}),))
+""",
+    "lib/shared_numbers.py": """
+from microsim.engine.compiled import kernel
+from deeper_numbers import FACTOR
+
+GAIN = 3.0
+
+@kernel
+def scaled(value):
+    return FACTOR * value
+""",
+    "lib/deeper_numbers.py": "FACTOR = 5.0\n",
+    "sled.py": """
+from typing import Literal
+from pydantic import Field
+from microsim.engine.compiled import kernel
+from microsim.engine.components import COMMON_ROWS, X, RobotModel
+from microsim.robots.robot import Robot
+
+SPEED = 0.5
+
+@kernel
+def advance(state, command, parameters, keys, scene, tick, ticks):
+    for i in range(state.shape[1]):
+        state[X, i] += SPEED * scene.dt * ticks
+
+class Sled(Robot):
+    "On rails."
+    engine = RobotModel(name="sled", inputs=("v",), twist_fields=("linear.x",), rows=COMMON_ROWS, state={"x": X},
+        parameters=lambda settings, wind, dt: (1.0,), advance=advance, is_ground_bound=True)
+    model: Literal["sled"] = Field("sled", description="On rails.")
+
+ROBOT = Sled
+""",
+    "stuck.py": """
+from microsim.engine.compiled import kernel
+from microsim.faults import FaultKind
+
+STUCK = 7.0
+
+@kernel
+def alter(settings, motion, memory, scene, key, tick, reading):
+    reading[0] += STUCK
+
+FAULT = FaultKind("stuck", "a reading is stuck", "alter", alter=alter)
+""",
+    "kick.py": """
+from microsim.messages.inputs import InputKind
+from microsim.messages.topics import Qos
+
+STRENGTH = 1.5
+
+def take(sim, robot, message):
+    return sim.command_twist(robot, (STRENGTH * message.data, 0.0, 0.0), 0.0)
+
+INPUT = InputKind("kick", "/{robot}/kick", "std_msgs/msg/Float64", Qos(3), "any", "a kick", take,
+                  meant_for=lambda sim, robot: True)
+""",
+    "posts.py": """
+from microsim.generators import Generator
+
+HEIGHT = 2.5
+
+def generate(options, map, random):
+    return [{"type": "cylinder", "center": [12.0, 12.0, 0.0], "radius": 0.5, "height": HEIGHT}]
+
+GENERATOR = Generator("posts", generate)
+""",
+    "tilt.py": """
+from microsim.sweep import Metric
+
+START = 0.25
+
+class Tilt(Metric):
+    "A number."
+    name = "tilt"
+
+    def value(self):
+        return START
+
+METRIC = Tilt
+""",
+}
+# file -> what is edited there: a text, and which of the plug-ins it belongs to
+EDITS = [
+    ("gauge.py", "OFFSET = 1.0", "gauge"),
+    ("gauge.py", "return 2.0", "gauge"),
+    ("lib/shared_numbers.py", "GAIN = 3.0", "gauge"),
+    ("lib/shared_numbers.py", "return FACTOR", "gauge"),
+    ("lib/deeper_numbers.py", "FACTOR = 5.0", "gauge"),
+    ("sled.py", "SPEED = 0.5", "model sled"),
+    ("stuck.py", "STUCK = 7.0", "fault stuck"),
+    ("kick.py", "STRENGTH = 1.5", "input kick"),
+    ("posts.py", "HEIGHT = 2.5", "generator posts"),
+    ("tilt.py", "START = 0.25", "metric tilt"),
+]
+QUICK = ("lib/shared_numbers.py return FACTOR", "stuck.py STUCK = 7.0", "tilt.py START = 0.25")
+CASES = [pytest.param(*each, marks=() if " ".join(each[:2]) in QUICK else pytest.mark.slow) for each in EDITS]
+IN_THE_RECORDING = ("kick.py", "posts.py", "tilt.py")  # what they did is there, so that they need not run again
+SCENARIO: dict[str, Any] = {
+    "name": "yard",
+    "plugins": ["plugins"],
+    "map": {"size_xy_cells": [20, 20]},
+    "robots": {"sled": bare(start={"map_pose": {"x": 2.0, "y": 2.0}}, sensors={"gauge": {"type": "gauge"}})},
+    "faults": [{"target": "gauge", "kind": "stuck", "from_s": 0.1, "to_s": 9.0}],
+    "obstacles": [{"plugin": "posts"}],
+}
+
+
+@pytest.fixture
+def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / "plugins" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "plugins" / name).write_text(text)
+    (tmp_path / "yard.yaml").write_text(json.dumps(SCENARIO))
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "plugins" / "lib")])
+    for name in ("shared_numbers", "deeper_numbers"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def edit(folder: Path, name: str, old: str, random: Random) -> None:
+    """Another number in that place, or another operation."""
+    file = folder / "plugins" / name
+    text = file.read_text()
+    digits = "".join(each for each in old.partition("=")[2] if each in "0123456789.")
+    new = old.replace(digits, str(random.randrange(10, 99))) if digits else f"{old} * {random.randrange(2, 9)} "
+    assert text.count(old) == 1
+    file.write_text(text.replace(old, new))
+    os.utime(file, ns=(random.randrange(10**18), random.randrange(10**18)))  # the size may be the same
+
+
+def token_of_a_run() -> str:
+    return make_plan(load_sweep({"scenario": "yard.yaml", "duration": 1, "seeds": [3]})).token(0)
+
+
+@pytest.mark.parametrize(("name", "old", "part"), EDITS)
+def test_an_edit_of_any_module_is_another_hash_and_another_token(yard: Path, name: str, old: str, part: str) -> None:
+    token, before = token_of_a_run(), plugin_hashes(microsim.load_scenario("yard.yaml"))
+    edit(yard, name, old, Random(f"{name} {old}"))
+    after = plugin_hashes(microsim.load_scenario("yard.yaml"))
+    assert [each for each in after if after[each] != before[each]] == [part]
+    with pytest.raises(UsageError, match="has changed since the token was made"):
+        from_token(token)
+
+
+@pytest.mark.parametrize(("name", "old", "part"), CASES)
+def test_an_edit_of_any_module_is_noticed_by_token_recording_and_state(
+    yard: Path, name: str, old: str, part: str
+) -> None:
+    random = Random(f"{name} {old}")
+    scenario = microsim.load_scenario("yard.yaml")
+    assert part in plugin_hashes(scenario)
+    token = token_of_a_run()
+    assert from_token(token).sim.tick == 0
+    sim = Simulation(scenario, 3)
+    with Recorder(yard / "bag", sim):
+        sim.step(30)
+        save_state(yard / "at.state", sim.snapshot())
+    plugins = [yard / "plugins"]
+    with Replay(open_bag(yard / "bag"), plugin_folders=plugins) as again:
+        assert again.notes == []
+        assert again.verify().is_identical
+    edit(yard, name, old, random)
+    with pytest.raises(UsageError, match="has changed since the token was made"):
+        from_token(token)
+    with Replay(open_bag(yard / "bag"), plugin_folders=plugins) as again:
+        assert again.notes == [f"the code of the plug-in {part} is not the recorded one"]
+        verdict = again.verify()
+    assert verdict.is_identical == (name in IN_THE_RECORDING)
+    if name not in IN_THE_RECORDING:
+        assert verdict.difference is not None
+        with pytest.raises(SnapshotError, match="is not what was saved"):
+            resume(yard / "at.state", yard, plugins)
+    else:
+        assert resume(yard / "at.state", yard, plugins).tick == 30
+
+
+def test_verify_shows_the_first_difference_after_a_plug_in_changed(yard: Path) -> None:
+    sim = Simulation("yard.yaml", 3)
+    with Recorder(yard / "bag", sim):
+        sim.step(30)
+    edit(yard, "lib/deeper_numbers.py", "FACTOR = 5.0", Random(1))
+    done = run_microsim("replay", "bag", "--verify", "--plugins", "plugins", cwd=yard)
+    assert done.returncode == 1, done.stderr
+    assert "the code of the plug-in gauge is not the recorded one" in done.stderr
+    assert "/sled/gauge" in done.stdout
+    assert "fluid_pressure" in done.stdout
+
+
+def test_a_change_of_what_a_plug_in_imports_takes_effect_in_the_same_process(yard: Path) -> None:
+    before = Simulation("yard.yaml", 3)
+    before.step(30)
+    edit(yard, "lib/deeper_numbers.py", "FACTOR = 5.0", Random(1))
+    after = Simulation("yard.yaml", 3)
+    after.step(30)
+    assert before.digest() != after.digest()
+
+
+def test_what_a_program_imports_too_is_imported_once_unless_it_changes(yard: Path) -> None:
+    import shared_numbers  # type: ignore[import-not-found]
+
+    Simulation("yard.yaml", 3)
+    assert sys.modules["shared_numbers"] is shared_numbers
+    (yard / "plugins" / "gauge.py").write_text(FILES["gauge.py"] + "# another size\n")
+    Simulation("yard.yaml", 3)
+    assert sys.modules["shared_numbers"] is shared_numbers
+
+
+def test_code_is_a_file_and_what_it_imports_of_the_users_own(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    (package / "sub").mkdir(parents=True)
+    texts = {
+        "__init__.py": "",
+        "part.py": "import math, numpy, microsim.engine.exact\nfrom .sub import helper\nfrom . import beside\n",
+        "sub/__init__.py": "from .constants import GAIN\n",
+        "sub/helper.py": "import package.other\n",
+        "sub/constants.py": "GAIN = 1\n",
+        "beside.py": "from package.sub.helper import *\n",
+        "other.py": "import nowhere\n",
+        "unused.py": "",
+    }
+    for name, text in texts.items():
+        (package / name).write_text(text)
+    found = {str(file.relative_to(package)) for file in code_files(package / "part.py")}
+    assert found == {*texts} - {"unused.py"}
+    before = code_hash(package / "part.py")
+    (package / "unused.py").write_text("x = 1\n")
+    assert code_hash(package / "part.py") == before
+    (tmp_path / "elsewhere").mkdir()
+    assert code_hash(package.rename(tmp_path / "elsewhere" / "package") / "part.py") == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_any_series_of_edits_is_noticed(yard: Path, seed: int) -> None:
+    """Each of them, also one after the other, and an edit that is taken back."""
+    random = Random(seed)
+    known = {json.dumps(plugin_hashes(microsim.load_scenario("yard.yaml")))}
+    first = {name: (yard / "plugins" / name).read_text() for name in FILES}
+    for count in range(1, 9):
+        name, old, part = random.choice(EDITS)
+        (yard / "plugins" / name).write_text(first[name].replace(old, f"{old}{'0' * count}  # {count}"))
+        hashes = json.dumps(plugin_hashes(microsim.load_scenario("yard.yaml")))
+        assert hashes not in known, (name, part)
+        known.add(hashes)
+    for name, text in first.items():
+        (yard / "plugins" / name).write_text(text)
+    assert json.dumps(plugin_hashes(microsim.load_scenario("yard.yaml"))) in known
