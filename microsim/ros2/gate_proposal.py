@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FEWEST = 3  # messages, to propose a gate
 NEAR = 0.2  # how far from a whole number the replies to each message may be: the last may not have arrived
+ROUND = 0.05  # share of a rate by which it may differ from a whole number
 TRIED_S = 2  # of simulated time with a gate, and
 REST_S = 0.3  # before each trial
 WITHIN_S = 3.0  # longest wait for each reply there [s]
@@ -97,7 +98,9 @@ class GateProposal:
             for count, _, _, read in sorted(found)
         ]
         period = max(duration_s / (replies - 1), self._node.sim.clock.dt)
-        gates.append({"every": float(f"{period:.2g}"), "expect": topic})
+        rate = 1.0 / period
+        whole = round(rate) if abs(rate - round(rate)) <= ROUND * rate else rate  # timers have round rates
+        gates.append({"every": float(f"{1.0 / max(whole, 1e-3):.3g}"), "expect": topic})
         for node in nodes:
             about = self._node.transport.described(node)
             if about is not None and probe_of(node)[1:] in about.serves:

@@ -572,10 +572,11 @@ def test_a_gate_that_cannot_be_kept_is_not_proposed_but_named(monkeypatch: pytes
     loop = Loop(world(robots={"drone": drone, "rover": {}}), rtf=5.0)
     with timer_node(loop):
         proposal = GateProposal(loop.node)
-        loop.runner.run(120)
+        loop.runner.run(240)
         lines = proposal.block().splitlines()
-    assert "not {after: /drone/imu/data_raw, expect: /rover/cmd_vel, count: 2}: more replies came than" in lines[1]
-    assert "{every: 0.05, expect: /rover/cmd_vel} # /timer; tried: 39 gates opened" in lines[2]
+    assert not [line for line in lines if line.startswith("  - {after")]
+    assert all(": " in line for line in lines if line.startswith("  # not {after: /drone/imu/data_raw"))
+    assert lines[-1].startswith("  - {every: 0.05, expect: /rover/cmd_vel} # /timer; tried: "), lines
 
 
 def test_a_proposal_does_not_wait_at_the_gates_of_the_scenario() -> None:
