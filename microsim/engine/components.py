@@ -76,7 +76,7 @@ class RobotModel:
             object.__setattr__(self, "state", {**self.state, "contacts": CONTACTS})
 
     def _check(self) -> None:
-        """Rows that are not there would be read and written in somebody else's memory."""
+        """Rows that are not there would be read and written outside the state."""
         rows = {"rows": self.rows - 1, **{f"state[{name!r}]": row for name, row in self.state.items()}}
         if self.rows < COMMON_ROWS:
             raise ValueError(f"{self.name}: rows: expected COMMON_ROWS ({COMMON_ROWS}) or more, found {self.rows!r}")

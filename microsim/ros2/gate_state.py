@@ -33,7 +33,7 @@ class GateState:
     doubted_at: float = 0.0  # when the latest of these came: if it was late, the next comes soon
     left_out: int = 0  # replies that did not count, and
     latest_stamp: int | None = None  # the stamp of the latest of them [ns]
-    had_surplus: bool = False  # once, more replies had arrived than were asked for
+    had_surplus: bool = False  # once, more replies had arrived than the gate expected
     has_missed: bool = False  # it was passed once without its replies
     has_surplus: bool = False  # that too many replies came was reported
     closed_at: float = 0.0  # wall time

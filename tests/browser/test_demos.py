@@ -80,7 +80,7 @@ def test_a_demo_says_what_it_shows_ends_and_starts_again(
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "sonar.py").write_text(SONAR)
     (tmp_path / "tour.py").write_text(TOUR.replace("PLUGINS", repr(str(tmp_path / "plugins"))))
-    tab = Tab(browser, started("demo", str(tmp_path / "tour.py")).address)
+    tab = Tab(browser, started("demo", str(tmp_path / "tour.py"), "--plugins", str(tmp_path / "plugins")).address)
     try:
         assert tab.text("story-title") == "tour"
         assert tab.text("about") == "The rover drives ahead for two seconds."

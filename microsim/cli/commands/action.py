@@ -155,7 +155,7 @@ def send_goal(options: GoalOptions) -> int:
     \b
     Examples:
       microsim action send-goal /simulate_steps "{steps: 60}" --feedback
-      microsim action send-goal /simulate_steps simulation_interfaces/action/SimulateSteps "{steps: 60}"
+      microsim action send_goal /dock dock_msgs/action/Dock "{station: 3}"
       microsim action send-goal /dock "{station: 3}" --types ~/ws/src/dock_msgs
     """
     from microsim.messages.mappings import to_plain

@@ -106,7 +106,12 @@ def info(options: NameOptions) -> None:
 
 @service.command()
 def echo(name: Annotated[str, argument("SERVICE", "Name of the service.")]) -> None:
-    """Not supported: print the calls of a service."""
+    """Not supported: print the calls of a service.
+
+    \b
+    Examples:
+      microsim service echo /sim/pause
+    """
     not_supported("`service echo`", "services here have no introspection topics; echo a topic of the node instead")
 
 

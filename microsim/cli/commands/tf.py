@@ -48,7 +48,7 @@ def echo(
     target: Annotated[str, argument("TARGET", "The frame in which it is expressed, such as map.")],
     source: Annotated[str, argument("SOURCE", "The frame whose pose is printed, such as rover/base_link.")],
     given_rate: Annotated[
-        float | None, argument("[RATE]", "How often to print [Hz], as --rate.", min=0.001, max=1000.0)
+        float | None, argument("[RATE]", "How many times per second to print, as --rate.", min=0.001, max=1000.0)
     ] = None,
     once: OnceOption = False,
     rate: Annotated[float, option("--rate -r HZ", "How often to print.", min=0.001, max=1000.0)] = 1.0,

@@ -533,7 +533,8 @@ class DelayOptions(NamedTuple):
 def delay(options: DelayOptions) -> None:
     """Measure how old the messages of a topic are when they arrive, by their stamps; a report every second.
 
-    Stamps of a simulation are simulated time: then use --use-sim-time, which takes the time from /clock.
+    Stamps of a simulation are simulated time: --use-sim-time takes the time from
+    /clock.
 
     \b
     Examples:

@@ -90,11 +90,11 @@ def write_plugin(folder: Path, body: str) -> None:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "microsim", "check", *arguments]
+    return [sys.executable, "-m", "microsim", "check", "--plugins", ".", *arguments]
 
 
 def cli(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return run_microsim("check", *arguments, cwd=cwd)
+    return run_microsim("check", "--plugins", ".", *arguments, cwd=cwd)
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def short_check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     two = environments()[:2]
     monkeypatch.setattr("microsim.check.environments", lambda slow: two)
     monkeypatch.chdir(folder)
-    return lambda *arguments: CliRunner().invoke(app, ["check", *arguments])
+    return lambda *arguments: CliRunner().invoke(app, ["check", "--plugins", ".", *arguments])
 
 
 # ---- whole checks ---------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_ctrl_c_ends_it_with_all_its_processes(number: int, folder: Path) -> Non
     )
     try:
         until = time.monotonic() + 300
-        while len(children_of(folder)) < 2 and time.monotonic() < until:
+        while len(children_of(folder)) < 2 and process.poll() is None and time.monotonic() < until:
             time.sleep(0.05)
         assert len(children_of(folder)) == 2
         process.send_signal(number)

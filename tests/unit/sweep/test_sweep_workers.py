@@ -66,7 +66,16 @@ def test_one_process_and_two_give_the_same_files(expected):
 
 def test_a_killed_sweep_is_resumed_to_the_same_file(expected):
     folder = expected["folder"]
-    command = [sys.executable, "-m", "microsim", "sweep", str(folder / "yard.yaml"), "--mission"]
+    command = [
+        sys.executable,
+        "-m",
+        "microsim",
+        "sweep",
+        "--plugins",
+        str(folder),
+        str(folder / "yard.yaml"),
+        "--mission",
+    ]
     command += [str(folder / "drive.yaml"), "--seeds", "0..7", "--vary", "wind.gust_sigma=0,2", "--jobs", "2"]
     command += ["--metrics", "path_length,collisions,displacement.drone,radio_drop,digest", "--out", "cut.parquet"]
     journal = folder / "cut.parquet.journal"
@@ -135,6 +144,8 @@ def test_a_sweep_that_is_stopped_says_how_to_go_on_and_leaves_no_worker(folder):
         "-m",
         "microsim",
         "sweep",
+        "--plugins",
+        ".",
         "yard.yaml",
         "--mission",
         "drive.yaml",
