@@ -118,7 +118,7 @@ dist: $(READY) ## Build an sdist and a wheel into dist/, and try each in an empt
 	@tests/packaging/dist.sh
 
 lock: $(READY)-dev ## Write the newest exact versions for development into dev.lock
-	@{ echo "# Exact versions for development, on every supported Python and system; make lock writes them anew."; \
+	@{ echo "# Exact versions for development, on every supported Python and system; make lock updates them."; \
 	   $(INDEX) $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --no-header --no-annotate --extra dev --extra docs setup.py; } >dev.lock.part
 	@mv dev.lock.part dev.lock
 

@@ -53,8 +53,8 @@ def is_subclass(part: Any, of: type) -> bool:
 def code_only_from(folders: Folders | None) -> Iterator[None]:
     """Meanwhile no other folder's code runs in this process, whatever folders a file names. None: all that are named.
 
-    So it is on the command line: a file may come from a stranger, and only the user says whose code may run. In a program
-    that loads a scenario, without this, the scenario says it.
+    So it is on the command line: a file may come from a stranger, and only the user says whose code may run. In a
+    program that loads a scenario, without this, the scenario says it.
     """
     _trusted.append(None if folders is None else set())
     try:
