@@ -38,6 +38,7 @@ def diff(
 class DiffOutput(ComparisonOutput):
     notes: Annotated[list[str], "What else differs: version, scenario, seed, digest."]
     culprit: NotRequired[Annotated[str, "In lockstep, the node that replied differently, and when; else empty."]]
+    doubt: NotRequired[Annotated[str, "In lockstep, why no node is named although a reply is the first difference."]]
     summary: Annotated[str, "One sentence: whether they differ, why, and in which message first."]
 
 
