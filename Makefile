@@ -44,7 +44,7 @@ times: $(READY)-dev ## Run the fast tests and print where their time goes (ARGS=
 	@$(BIN)/python -m tests.times
 
 test-loaded: $(READY)-dev ## Run the fast tests beside busy processes: none may depend on time (BUSY=4 ARGS=)
-	@$(BIN)/python -m tests.loaded $(BUSY) $(FAST) $(ARGS)
+	@$(BIN)/python -m tests.loaded $(BUSY) $(SPLIT) $(FAST) $(ARGS)
 
 quick: $(READY)-dev ## Run a representative part of the tests, in under a minute
 	@$(BIN)/python -m pytest -q $(SPLIT) $(FAST) $(QUICK) $(ARGS)
