@@ -412,7 +412,7 @@ ROS2_FORMS = [
     ("topic echo --once /rover/odom --csv --field pose.pose.position", r"[-\d.e]+,[-\d.e]+,[-\d.e]+\n"),
     ("topic echo --once /clock --flow-style", r"\{clock: \{sec: \d+, nanosec: \d+\}\}\n"),
     ("topic echo --once /rover/odom --no-str --field header", r"(?s).*frame_id: .*text of 4.*"),
-    ("topic echo --once /clock --raw", r"b'.*'\n"),
+    ("topic echo --once /clock --raw", r"b['\"].*['\"]\n"),
     ("topic echo --once --qos-profile sensor_data --qos-history keep_all /clock --field clock.sec", r"\d+\n"),
     ("topic hz -w 20 --duration 1.5 /clock", r"[\d.]+ Hz  min .* messages\n"),
     ("topic delay /rover/odom --use-sim-time --duration 1", r"-?[\d.]+ s  min .* messages\n"),
