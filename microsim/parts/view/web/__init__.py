@@ -1,6 +1,6 @@
 """The web page of a run: `with Viewer(runner) as viewer: print(viewer.address); runner.run()`.
 
-The page has a process of its own (`microsim.parts.view.web.page`). This side copies facts thirty times a second, when the
+The page has a process of its own (the package `page` here). This side copies facts thirty times a second, when the
 other is ready for them, and carries out the requests of pages between two ticks. Nothing here waits, and nothing here
 changes a run that nobody drives.
 """
