@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, 
 
 from microsim.errors import UsageError
 from microsim.options import given
-from microsim.registry import Registry
+from microsim.registry import Registry, is_subclass
 from microsim.shipped import Chosen
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Attachment:
     commands: ClassVar[tuple[str, ...]] = ("run", "replay", "demo")  # that it joins, if `options` does not name them
     always: ClassVar[tuple[str, ...]] = ()  # commands that it joins without any of its options, too
     position: ClassVar[int] = 1000  # prepares and attaches in this order, and leaves in the opposite one
+    json: ClassVar[Mapping[str, Any]] = {}  # by command: a `TypedDict` of what it adds to `--json`
+    json_instead: ClassVar[Mapping[str, Any]] = {}  # by command: what `--json` prints where `instead` replaced the run
     rehearsal: str = ""  # names what `rehearse` compiles; empty: nothing
 
     def __init__(self, given: Any = None) -> None:
@@ -76,6 +78,10 @@ class Attachment:
     def prepare(self, plan: Plan) -> None:
         """Look at what is to run, and change it, before there is a simulation; refuse what cannot be."""
 
+    def instead(self, plan: Plan, options: Any) -> int | None:
+        """Do something else in place of the run, with the options of the command; the exit code. None: it runs."""
+        return None
+
     def attach(self, run: Run) -> AbstractContextManager[None]:
         """Join the run for as long as the context is open. It is left when the run has ended, also by an error."""
         return nullcontext()
@@ -87,8 +93,8 @@ class Attachment:
 
 ATTACHMENTS: Registry[type[Attachment]] = Registry(
     constant="ATTACHMENT", package="microsim", in_folders="attachment", group="microsim.attachments",
-    expected="a subclass of Attachment", is_part=lambda part: isinstance(part, type) and issubclass(part, Attachment),
-    name_of=lambda part: part.name, order=lambda part: part.position,
+    expected="a subclass of Attachment", is_one=lambda declared: is_subclass(declared, Attachment),
+    order=lambda declared: declared.position,
 )  # fmt: skip
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from microsim.parts.live_tools.client.client_node import ClientNode
     from microsim.parts.live_tools.client.subscription import Subscription
 
+NamesOutput = Annotated[dict[str, list[str]], "Types by name."]
+MessageOutput = Annotated[Any, "A message as an object of its fields; with --field, the value of that field."]
+
 PANEL = "ROS 2 network (no ROS 2 needed)"
 EXPLAIN_S = 2.0  # of silence, until it is explained
 LONGEST = 128  # elements of a list that are shown as text

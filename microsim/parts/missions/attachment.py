@@ -8,6 +8,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
+from typing_extensions import NotRequired, TypedDict
+
 from microsim.attachment import Attachment, Hint, NoOptions, Plan, Run, shell_command
 from microsim.ci_reports import CiCase, ReportOptions
 from microsim.errors import MissionError, UsageError
@@ -35,10 +37,22 @@ class MissionOptions(NamedTuple):
     report: ReportOptions = ReportOptions()
 
 
+class MissionOutput(TypedDict):
+    name: str
+    expectations: Annotated[int, "How many the mission has."]
+    violations: Annotated[list[str], "A sentence for everything that was not as expected."]
+    undecided: Annotated[int, "Expectations that could not be judged, because the run ended too soon."]
+
+
+class MissionResult(TypedDict):
+    mission: NotRequired[Annotated[MissionOutput, "With --mission: its result."]]
+
+
 class MissionRun(Attachment):
     """The mission of a run; scenario, seed, duration and gates are the mission's unless others were given."""
 
     name, options, commands, position = "mission", MissionOptions, ("run",), 10
+    json: ClassVar[Any] = {"run": MissionResult}
     mission: Mission
 
     def prepare(self, plan: Plan) -> None:

@@ -287,7 +287,7 @@ class SimUnderTest(Simulation):
         if self._node is None:
             from microsim.parts.ros2.microsim_node import MicroSimNode
             from microsim.parts.ros2.node_parameters import ScenarioParameters
-            from microsim.parts.ros2.transport import open_transport
+            from microsim.parts.ros2.transports import open_transport
 
             # tests side by side do not meet; the nodes that are started inherit it
             os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")

@@ -8,7 +8,6 @@ import typer
 from typing_extensions import TypedDict
 
 from microsim.cli.command import Command, JsonOption, with_options
-from microsim.cli.json_schemas import MessageOutput, NamesOutput
 from microsim.cli.terminal import FAILED, GOOD, print_json
 from microsim.options import argument, flag, option
 from microsim.parts.live_tools.live import (
@@ -17,7 +16,9 @@ from microsim.parts.live_tools.live import (
     FindOptions,
     GivenArgument,
     ListOptions,
+    MessageOutput,
     NameOptions,
+    NamesOutput,
     Ros2Options,
     ShowTypesOption,
     TypesOption,

@@ -9,7 +9,6 @@ import typer
 from typing_extensions import TypedDict
 
 from microsim.cli.command import Command, JsonOption, with_options
-from microsim.cli.json_schemas import MessageOutput, NamesOutput
 from microsim.cli.terminal import print_json
 from microsim.options import argument, option
 from microsim.parts.live_tools.live import (
@@ -18,7 +17,9 @@ from microsim.parts.live_tools.live import (
     FindOptions,
     GivenArgument,
     ListOptions,
+    MessageOutput,
     NameOptions,
+    NamesOutput,
     Ros2Options,
     TypesOption,
     connected,

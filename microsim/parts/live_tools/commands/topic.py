@@ -14,7 +14,6 @@ import typer
 from typing_extensions import TypedDict
 
 from microsim.cli.command import Command, JsonOption, with_options
-from microsim.cli.json_schemas import MessageOutput, NamesOutput
 from microsim.cli.terminal import note, print_json
 from microsim.errors import UsageError
 from microsim.options import argument, flag, option
@@ -23,7 +22,9 @@ from microsim.parts.live_tools.live import (
     PANEL,
     FindOptions,
     ListOptions,
+    MessageOutput,
     NameOptions,
+    NamesOutput,
     OnceOption,
     Ros2Options,
     TextForm,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -15,6 +14,7 @@ from microsim.cli.json_schemas import Digest, Ticks
 from microsim.cli.terminal import FAILED, GOOD, WRONG_INPUT, Bar, interruptible, is_quiet, print_json, print_table, warn
 from microsim.errors import UsageError
 from microsim.options import argument, flag, option
+from microsim.parts.ros2.transports import transport_option
 from microsim.processes import usable_cores
 
 if TYPE_CHECKING:
@@ -33,12 +33,6 @@ _WITH = (
     "Check your own node: run it with the simulator in lockstep, under varied load, and report whether and when it "
     "replies differently."
 )
-
-
-class NodeTransport(str, Enum):
-    auto = "auto"
-    dds = "dds"
-    rclpy = "rclpy"
 
 
 class CheckOptions(NamedTuple):
@@ -61,7 +55,8 @@ class CheckOptions(NamedTuple):
         float, option("--duration TIME", "With --with and no mission: simulated time.", parser=seconds)
     ] = 10.0
     transport: Annotated[
-        NodeTransport | None, option("--transport", "With --with: as in `microsim run`.", show_default="auto")
+        str | None,
+        transport_option("With --with: as in `microsim run`.", is_network=True, show_default="auto"),
     ] = None
     plugins: PluginsOption = None
     json: Annotated[bool, flag("--json", "Print the result as one line of JSON.")] = False
@@ -324,7 +319,7 @@ def _run_arguments(options: CheckOptions) -> list[str]:
     gates: list[Any] = [gate for text in options.lockstep or () for gate in gates_from_text(text)]
     if not (gates or load_scenario(scenario).lockstep or any(load_mission(each).lockstep for each in missions)):
         raise UsageError("nothing waits for the node: add --lockstep 'after: TOPIC, expect: TOPIC'")
-    arguments = [scenario, *(("--transport", options.transport.value) if options.transport is not None else ())]
+    arguments = [scenario, *(("--transport", options.transport) if options.transport is not None else ())]
     arguments += [*(word for text in options.lockstep or () for word in ("--lockstep", text))]
     return [*arguments, *(("--mission", missions[0]) if missions else ("--duration", str(options.duration)))]
 
