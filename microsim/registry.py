@@ -257,6 +257,21 @@ def _imported(module: str, place: str) -> ModuleType:
         raise PluginError(f"{place}: {module} could not be loaded: {_cause(error)}") from error
 
 
+def public_names() -> dict[str, str]:
+    """Names that parts which ship with MicroSim add to `microsim`, each with its module.
+
+    They are in the file `public.py` of a part, which is read without importing the part.
+    """
+    import runpy
+
+    found: dict[str, str] = {}
+    for file in sorted((Path(__file__).parent / "parts").glob("*/public.py")):
+        part = f"{PARTS}.{file.parent.name}"
+        for home, names in runpy.run_path(str(file))["PUBLIC"].items():
+            found |= dict.fromkeys(names, f"{part}.{home}" if home else part)
+    return found
+
+
 PARTS = "microsim.parts"  # group of the entry points that name the parts of installed packages
 
 

@@ -107,7 +107,7 @@ def _named(kind: str) -> TransportKind:
 
 
 def transport_option(text: str, *others: str, is_network: bool = False, **settings: Any) -> Any:
-    """`--transport KIND`: `auto`, one of `others`, or the name of a transport; `is_network`: of one that reaches one."""
+    """`--transport KIND`: `auto`, one of `others`, or the name of a transport; `is_network`: one that reaches one."""
 
     def checked(name: str) -> str:
         known = [each for each in TRANSPORTS.names() if not is_network or _named(each).is_network]
