@@ -65,7 +65,6 @@ class Viewer:
         self.address = self._page.address
         self._last: tuple[Any, ...] = ()
         runner.listen(messages=self._tap)
-        runner.overrides.append(self._controls.insist)
         runner.watchers.append(Watcher(1.0 / FRAME_HZ, self._look))
         self._page.put(self._scene())
 

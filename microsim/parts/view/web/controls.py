@@ -17,6 +17,7 @@ from microsim.attachment import Moving
 from microsim.engine.schedule import Input
 from microsim.errors import MicroSimError, UsageError
 from microsim.messages.outbox import Message
+from microsim.parts.view.teleop import Teleop
 from microsim.parts.view.web.interface import RUN_KINDS, Control, FrameCollector, News, PageFrame, as_news
 from microsim.runner import Pilot, Runner
 from microsim.simulation import Reconfiguration, Simulation, Snapshot
@@ -250,9 +251,7 @@ class Controls:
         self.timeline = timeline
         self.shown: PageFrame | None = None  # an earlier moment
         self._collector = collector
-        self._command: dict[str, float] = {}
-        self._until = 0.0  # wall time at which the robot is stopped
-        self._is_moving = False
+        self._teleop = Teleop(runner, lambda robot, values: self.runner.sim.command(robot, **values))
         self._restart_at: float | None = None
         self.report: Callable[[str], None] = lambda text: None  # what it is busy with
 
@@ -267,8 +266,8 @@ class Controls:
                 getattr(self, f"_{control.kind}")(control.value)
             except (MicroSimError, KeyError, TypeError, ValueError, OverflowError) as error:
                 self.runner.note("warn", f"{control.kind}: {error}", f"control {control.kind}")
-        if self._is_moving and self.runner.clock.now() >= self._until:
-            self._stop()
+        self._teleop.let_go()
+        self._collector.driven = self._teleop.robot
         self._loop(self.runner.clock.now())
 
     def _loop(self, now: float) -> None:
@@ -313,7 +312,7 @@ class Controls:
     def _reset(self, seed: Any) -> None:
         if self.stage.reset is None:
             raise UsageError("this run cannot be reset")
-        self._stop_driving()
+        self._teleop.release()
         self.shown = None
         self.stage.reset(None if seed is None else int(seed))
         self._collector.jump()
@@ -322,7 +321,7 @@ class Controls:
     def _load(self, name: Any) -> None:
         if self.stage.load is None:
             raise UsageError("this run cannot load another scenario")
-        self._stop_driving()
+        self._teleop.release()
         self.shown = None
         self.report(f"Loading {str(name)[:80]}")
         try:
@@ -349,7 +348,7 @@ class Controls:
             self._collector.again()
 
     def _branch(self, value: Any) -> None:
-        self._stop_driving()
+        self._teleop.release()
         text = self.timeline.branch()
         self.shown = None
         self._collector.jump()
@@ -370,36 +369,10 @@ class Controls:
         robot, inputs = value
         if not self.runner.sim.model(robot).inputs:
             raise UsageError(f"{robot} takes no commands")
-        if self._collector.driven not in ("", robot):
-            self._stop_driving()
-        self._collector.driven = robot
-        command = {str(name): float(value) for name, value in inputs.items()}
-        is_new, self._command = command != self._command, command
-        self._is_moving = any(self._command.values())
-        self._until = self.runner.clock.now() + DEAD_MAN_S
-        if is_new or not self.runner.paused:
-            self.runner.sim.command(robot, **command)
+        self._teleop.drive(robot, {str(name): float(each) for name, each in inputs.items()}, DEAD_MAN_S)
 
     def _release(self, value: Any) -> None:
-        robot = self._collector.driven
-        self._stop_driving()
+        robot = self._teleop.robot
+        self._teleop.release()
         if robot:
             self.runner.note("info", f"{robot} is handed back to its pilot")
-
-    def _stop_driving(self) -> None:
-        if self._is_moving:
-            self._stop()
-        self._collector.driven = ""
-        self._command = {}
-
-    def _stop(self) -> None:
-        self._is_moving = False
-        self._command = dict.fromkeys(self._command, 0.0)
-        if self._collector.driven in self.runner.sim.robots:
-            self.runner.sim.command(self._collector.driven)
-
-    def insist(self) -> None:
-        """Repeat our command after those of others: the page overrides them."""
-        robot = self._collector.driven
-        if robot and robot in self.runner.sim.robots:
-            self.runner.sim.command(robot, **self._command)
