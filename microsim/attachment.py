@@ -98,7 +98,7 @@ ATTACHMENTS: Registry[type[Attachment]] = Registry(
 )  # fmt: skip
 
 
-class Moving(Protocol):
+class Seekable(Protocol):
     """A recorded run that can be moved to any of its ticks; as a pilot it commands what was recorded."""
 
     last: int
@@ -114,7 +114,7 @@ class Moving(Protocol):
 
     def __call__(self, messages: Sequence[Message]) -> None: ...
 
-    def move(self, tick: int, hand_out: Callable[[Sequence[Message]], None]) -> None: ...
+    def move(self, tick: int, publish: Callable[[Sequence[Message]], None]) -> None: ...
 
 
 class Console(Protocol):
@@ -202,7 +202,7 @@ class Run:
     plan: Plan = field(default_factory=lambda: Plan("run"))
     chosen: Chosen = field(default_factory=Chosen)  # what runs, by name
     title: str = ""  # instead of the name of what was chosen
-    timeline: Moving | None = None  # of a replay that moves in time
+    timeline: Seekable | None = None  # of a replay that moves in time
     display: Literal["", "page", "terminal"] = ""  # where the run is shown
     logs_warnings: bool = True  # on stderr; False: something that joined logs them
     can_branch: bool = True  # the past may be left for another future

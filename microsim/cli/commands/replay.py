@@ -190,7 +190,7 @@ def _run(again: Replay, options: ReplayOptions, plan: Plan) -> int:
             if options.start is not None:
                 feed = run.runner.pilots[0]
                 assert isinstance(feed, InputPilot)
-                run.runner.hand_out(feed.skip_to(clock.ticks_in(options.start)))  # subscribers may be there already
+                run.runner.publish(feed.skip_to(clock.ticks_in(options.start)))  # subscribers may be there already
             with terminal.RunProgress(run.runner, end).shown():
                 run.runner.run(max(end - run.sim.tick, 0))
     if run.is_failed:

@@ -15,7 +15,7 @@ from microsim.options import flag, option
 
 if TYPE_CHECKING:
     from microsim.cli.commands.replay import ReplayOptions
-    from microsim.parts.view.web import Stage, Timeline
+    from microsim.parts.view.web import SliderTimeline, Stage
 
 _HOST = "Serve the page on another address, such as 0.0.0.0; it then requires the token in the printed address."
 _PORT = "First port to try; 0: any free port."
@@ -84,13 +84,13 @@ class Page(Attachment):
             yield
 
 
-def _controls(run: Run) -> tuple[Stage, Timeline | None, dict[str, Any]]:
+def _controls(run: Run) -> tuple[Stage, SliderTimeline | None, dict[str, Any]]:
     """What the page may do to the run: of a replay, move in time."""
-    from microsim.parts.view.web import Recorded, Stage
+    from microsim.parts.view.web import ReplayTimeline, Stage
 
     if run.timeline is None:
         return Stage(run.runner.reset, run.load, lambda: dict(run.facts()), loops=True), None, {}
-    timeline = Recorded(run.runner, run.timeline)
+    timeline = ReplayTimeline(run.runner, run.timeline)
     timeline.wait_for_page()
     return Stage(), timeline, {"mode": "replay", "title": run.title}
 

@@ -99,7 +99,7 @@ class LiveView:
             if self.sim.tick < self._tick:
                 self.runner.restart(self.sim)  # it was reset, or went back in time
             self._tick = self.sim.tick
-            self.runner.hand_out(messages)
+            self.runner.publish(messages)
         self._refresh()
         if self._timer is None or not self._timer.is_alive():
             self._timer = threading.Timer(_CATCH_UP_S, self._refresh)
@@ -115,7 +115,7 @@ class LiveView:
         self.sim.reset(seed)
         self._tick = 0
         self.runner.restart(self.sim)
-        self.runner.hand_out(self.sim.step(0) if self._is_running else _taken(self.sim))
+        self.runner.publish(self.sim.step(0) if self._is_running else _taken(self.sim))
 
 
 def _taken(sim: Simulation) -> list[Message]:

@@ -6,21 +6,20 @@ A timeline is what the page's slider moves along: the last minutes of a live run
 from __future__ import annotations
 
 import copy
-from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from microsim.attachment import Moving
+from microsim.attachment import Seekable
 from microsim.engine.schedule import Input
 from microsim.errors import MicroSimError, UsageError
 from microsim.messages.outbox import Message
 from microsim.parts.view.teleop import Teleop
 from microsim.parts.view.web.interface import RUN_KINDS, Control, FrameCollector, News, PageFrame, as_news
 from microsim.runner import Pilot, Runner
-from microsim.simulation import Reconfiguration, Simulation, Snapshot
+from microsim.simulation import Reconfiguration, Simulation
+from microsim.timeline import Timeline, repeated
 
 SPAN_S, EVERY_S = 120.0, 0.25  # of simulated time
 LOOP_S = 6.0  # between the end of a demo and its next start
@@ -31,7 +30,7 @@ MOST_STEPS = 100_000
 # ---- timelines -------------------------------------------------------------------------------------------------------
 
 
-class Timeline(Protocol):
+class SliderTimeline(Protocol):
     """What the page's slider moves along."""
 
     @property
@@ -46,15 +45,14 @@ class Timeline(Protocol):
 
 
 @dataclass(frozen=True)
-class Moment:
-    tick: int
-    snapshot: Snapshot
+class Then:
+    """What the page shows of a moment, beside the simulation."""
+
     frame: PageFrame
     pilots: Sequence[Pilot] | None  # as they were then; None: they cannot be copied
-    first_input: int  # among those remembered: the first that came after it
 
 
-class Ring:
+class RewindBuffer:
     """The last two minutes of a live run, tick by tick. Looking back changes nothing.
 
     A moment is kept every quarter of a second, with the inputs after it; what is between two is computed again, in the
@@ -66,56 +64,44 @@ class Ring:
         self.can_branch = can_branch
         self.shown: int | None = None  # an earlier tick
         self._collector = collector
-        self._moments: deque[Moment] = deque()
-        self._inputs: list[tuple[int, Input]] = []  # since the first moment, with the tick at which each was taken
-        self._dropped = 0  # number of inputs before these
+        self._past: Timeline[Then] = Timeline()
         self._news: dict[str, News] = {}  # the newest of every topic
         runner.listen(inputs=self._on_input, restarts=lambda sim: self._forget())
 
     @property
     def span(self) -> tuple[int, int]:
-        return (self._moments[0].tick if self._moments else self.runner.sim.tick), self.runner.sim.tick
+        return next(iter(self._past.ticks), self.runner.sim.tick), self.runner.sim.tick
 
     room = None
 
     # ---- remembering -------------------------------------------------------------------------------------------------
 
-    def tap(self, messages: Sequence[Message]) -> None:
+    def on_messages(self, messages: Sequence[Message]) -> None:
         sim = self.runner.sim
         if not messages:
             return
         self._news.update(self._drawn(messages))
-        if not self._moments or sim.tick >= self._moments[-1].tick + self._every():
+        if self._past.is_due(sim.tick, max(1, round(EVERY_S / sim.clock.dt))):
             self._keep()
-
-    def _every(self) -> int:
-        return max(1, round(EVERY_S / self.runner.sim.clock.dt))
 
     def _on_input(self, tick: int, item: Input | Reconfiguration) -> None:
         if isinstance(item, Reconfiguration):
             self._forget()  # inputs are repeated within one scenario
-        elif self._moments:
-            self._inputs.append((tick, item))
+        elif self._past.moments:
+            self._past.take(tick, item)
 
     def _keep(self) -> None:
         """Remember this moment of the run."""
         sim = self.runner.sim
         frame = replace(self._collector.still(), news=dict(self._news))
-        pilots = _copied(self.runner.pilots, sim)
-        self._moments.append(Moment(sim.tick, sim.snapshot(), frame, pilots, self._dropped + len(self._inputs)))
-        oldest = sim.tick - round(SPAN_S / sim.clock.dt)
-        while len(self._moments) > 1 and self._moments[1].tick <= oldest:
-            self._moments.popleft()
-        del self._inputs[: self._moments[0].first_input - self._dropped]
-        self._dropped = self._moments[0].first_input
+        self._past.keep(sim, Then(frame, _copied(self.runner.pilots, sim)))
+        self._past.drop_before(sim.tick - round(SPAN_S / sim.clock.dt))
 
     def _drawn(self, messages: Sequence[Message]) -> dict[str, News]:
         return as_news({each.topic: each for each in messages if each.topic in self._collector.drawn})
 
     def _forget(self) -> None:
-        self._moments.clear()
-        self._inputs.clear()
-        self._dropped = 0
+        self._past.clear()
         self._news.clear()
         self.shown = None
 
@@ -123,10 +109,10 @@ class Ring:
 
     def seek(self, tick: int) -> PageFrame | None:
         """Exactly that tick, or the first there is."""
-        if not self._moments or tick >= self.runner.sim.tick:
+        if not self._past.moments or tick >= self.runner.sim.tick:
             self.shown = None
             return None
-        self.shown = max(tick, self._moments[0].tick)
+        self.shown = max(tick, self._past.ticks[0])
         with self._elsewhere():
             _, frame = self._go_to(self.shown, with_pilots=False)
         return replace(frame, is_paused=True, is_past=True, past=self.span)
@@ -142,8 +128,7 @@ class Ring:
             pilots, frame = self._go_to(tick, with_pilots=True)
         self.runner.jump()
         self.runner.pilots[:] = pilots or ()
-        while self._moments and self._moments[-1].tick >= tick:
-            self._moments.pop()
+        self._past.drop_from(tick)
         self._news, self.shown = dict(frame.news), None
         self._keep()
         note = "; its pilot cannot be copied, so drive by hand" if had_pilots and not pilots else ""
@@ -151,22 +136,17 @@ class Ring:
 
     def _go_to(self, tick: int, with_pilots: bool) -> tuple[Sequence[Pilot], PageFrame]:
         """Make the simulation what it was after that tick. Returns its pilots at that time and a frame."""
-        sim, moments = self.runner.sim, list(self._moments)
-        place = bisect_right([moment.tick for moment in moments], tick) - 1
-        moment, first = moments[place], moments[place].first_input - self._dropped
-        end = moments[place + 1].first_input - self._dropped if place + 1 < len(moments) else len(self._inputs)
-        inputs, news = deque(self._inputs[first:end]), dict(moment.frame.news)
-        pilots = (_copied(moment.pilots or (), sim) or ()) if with_pilots else ()
+        sim, moment = self.runner.sim, self._past.before(tick)
+        assert moment is not None  # it is not before the first
+        news = dict(moment.extra.frame.news)
+        pilots = (_copied(moment.extra.pilots or (), sim) or ()) if with_pilots else ()
         sim.restore(moment.snapshot)
-        while sim.tick < tick:
-            while inputs and inputs[0][0] <= sim.tick:
-                sim.repeat(inputs.popleft()[1])
-            messages = sim.step()
+        for messages in repeated(sim, self._past.inputs_after(moment), tick):
             news.update(self._drawn(messages))
             with sim.deaf() if sim.tick < tick else nullcontext():  # those inputs are among the remembered ones
                 for pilot in pilots:
                     pilot(messages)
-        still = replace(self._collector.still(), news=news, waypoints=moment.frame.waypoints)
+        still = replace(self._collector.still(), news=news, waypoints=moment.extra.frame.waypoints)
         return pilots, still
 
     @contextmanager
@@ -181,10 +161,10 @@ class Ring:
             sim.restore(now)
 
 
-class Recorded:
+class ReplayTimeline:
     """The timeline of a replay: all of it can be shown, by running to it."""
 
-    def __init__(self, runner: Runner, replay: Moving) -> None:
+    def __init__(self, runner: Runner, replay: Seekable) -> None:
         self.runner, self._replay = runner, replay
         self._ignored = 0
         self.waits = False  # for the first page
@@ -245,7 +225,7 @@ class Stage:
 class Controls:
     """Carries out the requests of pages, in the thread that ticks."""
 
-    def __init__(self, runner: Runner, collector: FrameCollector, stage: Stage, timeline: Timeline) -> None:
+    def __init__(self, runner: Runner, collector: FrameCollector, stage: Stage, timeline: SliderTimeline) -> None:
         self.runner = runner
         self.stage = stage
         self.timeline = timeline
@@ -332,7 +312,7 @@ class Controls:
 
     def _watched(self, value: Any) -> None:
         """The first page is open: a recording that waits for it starts."""
-        if isinstance(self.timeline, Recorded) and self.timeline.waits:
+        if isinstance(self.timeline, ReplayTimeline) and self.timeline.waits:
             self.timeline.waits = False
             self.runner.pause(False)
 
