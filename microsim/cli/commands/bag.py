@@ -11,7 +11,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from microsim.cli.command import BagArgument, Command, JsonOption
 from microsim.cli.json_schemas import Digest, Ticks
-from microsim.cli.terminal import FAILED, GOOD, print_json
+from microsim.cli.terminal import ExitCode, print_json
 from microsim.options import argument
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def info(path: BagArgument, as_json: JsonOption = False) -> int:
         print_json(found.to_dict())
     else:
         _print_info(found)
-    return FAILED if found.problem else GOOD
+    return ExitCode.FAILED if found.problem else ExitCode.GOOD
 
 
 def _print_info(found: BagInfo) -> None:

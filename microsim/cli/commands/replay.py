@@ -17,7 +17,7 @@ from microsim.cli.command import Command, PluginsOption, QuietOption
 from microsim.cli.json_schemas import ComparisonOutput, Digest, SimulatedTime, Ticks
 from microsim.cli.precompile import compiling
 from microsim.cli.runs import joined, plan_of, reported
-from microsim.cli.terminal import FAILED, GOOD, note, print_json, tell
+from microsim.cli.terminal import ExitCode, note, print_json, tell
 from microsim.errors import UsageError
 from microsim.options import argument, flag, option, simulated_time
 
@@ -184,7 +184,7 @@ def _run(again: Replay, options: ReplayOptions, plan: Plan) -> int:
         if plan.moves_in_time:
             with joined(run):
                 run.runner.run()
-            return GOOD
+            return ExitCode.GOOD
         end = _last_tick(again, options)
         with joined(run):
             if options.start is not None:
@@ -194,9 +194,9 @@ def _run(again: Replay, options: ReplayOptions, plan: Plan) -> int:
             with terminal.RunProgress(run.runner, end).shown():
                 run.runner.run(max(end - run.sim.tick, 0))
     if run.is_failed:
-        return FAILED
+        return ExitCode.FAILED
     save_state_of(run.sim, options)
-    return FAILED if _say(again, run, again.bag) or reported(run) else GOOD
+    return ExitCode.FAILED if _say(again, run, again.bag) or reported(run) else ExitCode.GOOD
 
 
 def _prepared(again: Replay, options: ReplayOptions, plan: Plan) -> Run:

@@ -11,7 +11,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from microsim.cli.command import Command, JsonOption, PluginsOption
 from microsim.cli.precompile import compiling
-from microsim.cli.terminal import GOOD, WRONG_INPUT, print_json
+from microsim.cli.terminal import ExitCode, print_json
 from microsim.errors import MicroSimError, Problem, ScenarioError, ScenarioWarning
 from microsim.file_kinds import FileKind, kind_of
 from microsim.options import argument
@@ -49,7 +49,7 @@ def validate(
             sys.stdout.flush()
     if as_json:
         print_json(reports)
-    return WRONG_INPUT if is_bad else GOOD
+    return ExitCode.WRONG_INPUT if is_bad else ExitCode.GOOD
 
 
 class ProblemOutput(TypedDict):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 import typer
 
 from microsim.cli.command import ROS_ARGS, JsonOption
-from microsim.cli.terminal import FAILED, GOOD, has_unicode, interruptible, note, print_json, warn
+from microsim.cli.terminal import ExitCode, has_unicode, interruptible, note, print_json, warn
 from microsim.options import argument, flag, option
 
 if TYPE_CHECKING:
@@ -111,9 +111,9 @@ def connected(types: Sequence[Path] | None, name: str = "") -> Iterator[ClientNo
             yield node
         except TimeoutError as error:
             warn(error)
-            raise typer.Exit(FAILED) from None
+            raise typer.Exit(ExitCode.FAILED) from None
         except KeyboardInterrupt:
-            raise typer.Exit(GOOD) from None
+            raise typer.Exit(ExitCode.GOOD) from None
 
 
 def read_values(text: str) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class MissionResult(TypedDict):
     mission: NotRequired[Annotated[MissionOutput, "With --mission: its result."]]
 
 
-class MissionRun(Attachment):
+class MissionAttachment(Attachment):
     """The mission of a run; scenario, seed, duration and gates are the mission's unless others were given."""
 
     name, options, commands, position = "mission", MissionOptions, ("run",), 10
@@ -75,25 +75,25 @@ class MissionRun(Attachment):
 
     @contextmanager
     def attach(self, run: Run) -> Iterator[None]:
-        flight = Flight(self.mission, run)
+        mission_run = MissionRun(self.mission, run)
         run.title = self.mission.name
         yield
         if not run.error:
-            self._judge(flight, run)
+            self._judge(mission_run, run)
 
     @contextmanager
     def rehearse(self, run: Run) -> Iterator[None]:
-        Flight(self.mission, run)
+        MissionRun(self.mission, run)
         yield
 
-    def _judge(self, flight: Flight, run: Run) -> None:
-        facts = run.results["mission"] = flight.facts()
-        flight.write_report(self.given.report, round(run.runner.lap_wall_s, 6))
+    def _judge(self, mission_run: MissionRun, run: Run) -> None:
+        facts = run.results["mission"] = mission_run.facts()
+        mission_run.write_report(self.given.report, round(run.runner.lap_wall_s, 6))
         run.lines.append(verdict_line(facts))
         run.failures += facts["violations"]
 
 
-class Flight:
+class MissionRun:
     """A mission in a run. A pause of it is wall time."""
 
     def __init__(self, mission: Mission, run: Run) -> None:
@@ -196,7 +196,7 @@ class SimplePilot(Attachment):
         run.hints.append(Hint("watch and drive in the browser", browser))
         yield
         if "--record" not in run.plan.given:
-            folder = next(name for number in count(1) if not Path(name := f"flight{number}").exists())
+            folder = next(name for number in count(1) if not Path(name := f"mission_run{number}").exists())
             again = (*run.plan.again, "--demo", "--rtf", "0", "--duration", "60", "--record", folder)
             run.hints.append(Hint("record a minute, as fast as possible", shell_command(*again)))
         run.hints.append(Hint("list other worlds, missions and robots", shell_command("list")))
@@ -215,4 +215,4 @@ class SimplePilot(Attachment):
         run.runner.steer(pilot)
 
 
-ATTACHMENT = (MissionRun, SimplePilot)
+ATTACHMENT = (MissionAttachment, SimplePilot)

@@ -10,7 +10,7 @@ from microsim.attachment import Attachment, Plan, Run
 from microsim.cli import terminal
 from microsim.cli.json_schemas import Digest, SimulatedTime, Ticks
 from microsim.cli.runs import joined, reported
-from microsim.cli.terminal import FAILED, GOOD, note, print_json, tell
+from microsim.cli.terminal import ExitCode, note, print_json, tell
 from microsim.errors import UsageError
 from microsim.options import option
 from microsim.version import __version__
@@ -63,14 +63,14 @@ class TokenRun(Attachment):
         if options.json:
             facts = {"ticks": sim.tick, "sim_s": sim.time_ns / 1e9, "digest": sim.digest(), "metrics": values}
             print_json({**facts, **run.results})
-            return FAILED if reported(run) else GOOD
+            return ExitCode.FAILED if reported(run) else ExitCode.GOOD
         width = max(map(len, values))
         for name, value in values.items():
             tell(f"  {name:{width}}  {_shown(value)}")
         tell(f"replayed {sim.tick:,} ticks, {sim.time_ns / 1e9:.3f} s, digest {sim.digest()}")
         for line in run.lines:
             tell(line)
-        return FAILED if reported(run) else GOOD
+        return ExitCode.FAILED if reported(run) else ExitCode.GOOD
 
 
 def _repeated(again: Replayable, options: ReplayOptions, plan: Plan) -> tuple[Run, dict[str, Value]]:

@@ -15,7 +15,7 @@ from microsim.options import flag, option
 
 if TYPE_CHECKING:
     from microsim.cli.commands.replay import ReplayOptions
-    from microsim.parts.view.web import SliderTimeline, Stage
+    from microsim.parts.view.web import RunControls, SliderTimeline
 
 _HOST = "Serve the page on another address, such as 0.0.0.0; it then requires the token in the printed address."
 _PORT = "First port to try; 0: any free port."
@@ -84,15 +84,15 @@ class Page(Attachment):
             yield
 
 
-def _controls(run: Run) -> tuple[Stage, SliderTimeline | None, dict[str, Any]]:
+def _controls(run: Run) -> tuple[RunControls, SliderTimeline | None, dict[str, Any]]:
     """What the page may do to the run: of a replay, move in time."""
-    from microsim.parts.view.web import ReplayTimeline, Stage
+    from microsim.parts.view.web import ReplayTimeline, RunControls
 
     if run.timeline is None:
-        return Stage(run.runner.reset, run.load, lambda: dict(run.facts()), loops=True), None, {}
+        return RunControls(run.runner.reset, run.load, lambda: dict(run.facts()), loops=True), None, {}
     timeline = ReplayTimeline(run.runner, run.timeline)
     timeline.wait_for_page()
-    return Stage(), timeline, {"mode": "replay", "title": run.title}
+    return RunControls(), timeline, {"mode": "replay", "title": run.title}
 
 
 class FileOptions(NamedTuple):
@@ -109,7 +109,7 @@ class PageFile(Attachment):
 
     def instead(self, plan: Plan, options: ReplayOptions) -> int:
         from microsim.cli.commands.replay import opened
-        from microsim.cli.terminal import GOOD, ShareProgress
+        from microsim.cli.terminal import ExitCode, ShareProgress
         from microsim.parts.view.artefacts import write_page
 
         with opened(options) as again:
@@ -117,7 +117,7 @@ class PageFile(Attachment):
             size = write_page(again, path, progress.tell)
             progress.end()
             print(f"{path}: {size / 1e6:.1f} MB, {again.sim.time_ns / 1e9:.1f} s")
-        return GOOD
+        return ExitCode.GOOD
 
 
 class DashboardOptions(NamedTuple):

@@ -18,7 +18,7 @@ from websockets.typing import Subprotocol
 
 import microsim
 from microsim.parts.view.web import Viewer
-from microsim.parts.view.web.controls import Controls, RewindBuffer, Stage
+from microsim.parts.view.web.controls import Controls, RewindBuffer, RunControls
 from microsim.parts.view.web.interface import Control, FrameCollector, PageOptions, PageTrouble
 from microsim.parts.view.web.page import ViewerPage, access
 from microsim.runner import Runner
@@ -277,7 +277,7 @@ def test_many_wishes_to_seek_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     seek = rewind.seek
     monkeypatch.setattr(rewind, "seek", lambda tick: (asked.append(tick), seek(tick))[1])
-    controls = Controls(runner, collector, Stage(), rewind)
+    controls = Controls(runner, collector, RunControls(), rewind)
     controls.take([Control("seek", tick) for tick in range(40)])
     assert asked == [39]
     assert controls.shown is not None
@@ -288,7 +288,7 @@ def test_a_page_cannot_drive_what_takes_no_commands() -> None:
     walker = {"model": "actor", "path": [[0, 5, 5], [9, 9, 5]]}
     runner = Runner(microsim.Simulation({**BARE, "robots": {"walker": walker}}), 0.0)
     collector = FrameCollector(runner)
-    controls = Controls(runner, collector, Stage(), RewindBuffer(runner, collector))
+    controls = Controls(runner, collector, RunControls(), RewindBuffer(runner, collector))
     controls.take([Control("drive", ("walker", {}))])
     assert collector.driven == ""
     assert not runner.sim.waiting

@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 from microsim.cli.command import ROS_ARGS, Command, PluginsOption, PolicyArgument, seed_value
 from microsim.cli.precompile import compiling
-from microsim.cli.terminal import GOOD, interrupts_end_the_run, tell
+from microsim.cli.terminal import ExitCode, interrupts_end_the_run, tell
 from microsim.errors import os_errors
 from microsim.options import flag, option
 from microsim.parts.ros2.transports import AUTO, transport_option
@@ -60,7 +60,7 @@ def policy(options: PolicyOptions) -> int:
         return _run(options)
     if options.scenario is None and options.onnx is None:
         _describe(found.about, str(found.shape))
-    return GOOD
+    return ExitCode.GOOD
 
 
 COMMAND = Command(policy, panel="Learn", position=164)
@@ -87,7 +87,7 @@ def _run(options: PolicyOptions) -> int:
             transport.log("info", f"{node.policy.task}: waiting for {', '.join(node.topics)}")
             node.run()
         except KeyboardInterrupt:
-            return GOOD
+            return ExitCode.GOOD
         finally:
             transport.close()
-    return GOOD
+    return ExitCode.GOOD

@@ -18,7 +18,7 @@ from microsim.cli.command import (
     seed_value,
 )
 from microsim.cli.precompile import compiling
-from microsim.cli.terminal import GOOD, Interrupts, interrupts_end_the_run, note, print_json, tell
+from microsim.cli.terminal import ExitCode, Interrupts, interrupts_end_the_run, note, print_json, tell
 from microsim.errors import UsageError
 from microsim.options import argument, check_can_write, option
 from microsim.registry import trust
@@ -134,7 +134,7 @@ def _train(options: TrainOptions, out: Path, interrupts: Interrupts) -> int:
         print_json(result)
     else:
         _tell_result(options, result, curve)
-    return GOOD
+    return ExitCode.GOOD
 
 
 def _setting(text: str) -> tuple[str, float]:

@@ -8,7 +8,7 @@ import typer
 from typing_extensions import TypedDict
 
 from microsim.cli.command import Command, JsonOption, with_options
-from microsim.cli.terminal import FAILED, GOOD, print_json
+from microsim.cli.terminal import ExitCode, print_json
 from microsim.options import argument, flag, option
 from microsim.parts.live_tools.live import (
     PANEL,
@@ -178,4 +178,4 @@ def send_goal(options: GoalOptions) -> int:
             print(json_text({"status": outcome.status, "result": result}))
         else:
             print(yaml_text({"status": outcome.status, **({"result": result} if result is not None else {})}))
-    return GOOD if outcome.status == "succeeded" else FAILED
+    return ExitCode.GOOD if outcome.status == "succeeded" else ExitCode.FAILED

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from microsim.cli.command import ROS_ARGS, Command, PluginsOption, seconds
 from microsim.cli.precompile import compiling, precompile
-from microsim.cli.terminal import GOOD, interrupts_end_the_run
+from microsim.cli.terminal import ExitCode, interrupts_end_the_run
 from microsim.errors import UsageError
 from microsim.options import flag, option
 from microsim.parts.ros2.transports import AUTO, transport_option
@@ -84,9 +84,9 @@ def run_node(name: str, make: Callable[[Transport], PacedNode], options: NodeOpt
             finally:
                 transport.close()
         except KeyboardInterrupt:
-            return GOOD
+            return ExitCode.GOOD
     for reason, count in node.ignored.items():
         print(f"{name}: ignored {count} {reason}", file=sys.stderr)
     if options.digest:
         print(node.core.outbox.digest.hex())
-    return GOOD
+    return ExitCode.GOOD

@@ -11,7 +11,7 @@ from typing_extensions import NotRequired, TypedDict
 from microsim.ci_reports import CiCase, ReportOptions
 from microsim.cli.command import Command, PluginsOption, QuietOption, TimeoutOption, seconds, words_of
 from microsim.cli.json_schemas import Digest, Ticks
-from microsim.cli.terminal import FAILED, GOOD, WRONG_INPUT, Bar, interruptible, is_quiet, print_json, print_table, warn
+from microsim.cli.terminal import Bar, ExitCode, interruptible, is_quiet, print_json, print_table, warn
 from microsim.errors import UsageError
 from microsim.options import argument, flag, option
 from microsim.parts.ros2.transports import transport_option
@@ -111,12 +111,12 @@ def check(options: CheckOptions) -> int:
         except KeyboardInterrupt:
             children.end()
             warn(f"stopped after {bar.done} of {len(runs)} runs, without a result")
-            return FAILED
+            return ExitCode.FAILED
     _say(verdicts, findings, tried, options.json)
     options.report.write("microsim check", list(_ci_cases(verdicts, findings)))
     if any(result.is_refused for verdict in verdicts for result in verdict.broken):
-        return WRONG_INPUT
-    return GOOD if all(verdict.is_good for verdict in verdicts) else FAILED
+        return ExitCode.WRONG_INPUT
+    return ExitCode.GOOD if all(verdict.is_good for verdict in verdicts) else ExitCode.FAILED
 
 
 class CheckDifference(TypedDict):
@@ -296,7 +296,7 @@ def _check_node(options: CheckOptions, command: str) -> int:
                 runs = check_node(check, tried, lambda run: bar.count(run.condition.name))
         except KeyboardInterrupt:
             warn(f"stopped after {bar.done} of {len(tried)} runs, without a result")
-            return FAILED
+            return ExitCode.FAILED
         differences = first_differences(runs)
     _say_node(runs, differences, options)
     group = f"{command} in {(options.scenarios or [''])[0]}"
@@ -304,7 +304,7 @@ def _check_node(options: CheckOptions, command: str) -> int:
         CiCase(group, each.condition.name, each.error or differences.get(each.condition.name, "")) for each in runs
     ]
     options.report.write("microsim check --with", cases)
-    return FAILED if differences or any(run.error for run in runs) else GOOD
+    return ExitCode.FAILED if differences or any(run.error for run in runs) else ExitCode.GOOD
 
 
 def _run_arguments(options: CheckOptions) -> list[str]:

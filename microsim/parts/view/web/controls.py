@@ -213,7 +213,7 @@ def _copied(pilots: Sequence[Pilot], sim: Simulation) -> Sequence[Pilot] | None:
 
 
 @dataclass
-class Stage:
+class RunControls:
     """How this run is reset and loads another scenario; None: it cannot."""
 
     reset: Callable[[int | None], None] | None = None
@@ -225,9 +225,11 @@ class Stage:
 class Controls:
     """Carries out the requests of pages, in the thread that ticks."""
 
-    def __init__(self, runner: Runner, collector: FrameCollector, stage: Stage, timeline: SliderTimeline) -> None:
+    def __init__(
+        self, runner: Runner, collector: FrameCollector, run_controls: RunControls, timeline: SliderTimeline
+    ) -> None:
         self.runner = runner
-        self.stage = stage
+        self.run_controls = run_controls
         self.timeline = timeline
         self.shown: PageFrame | None = None  # an earlier moment
         self._collector = collector
@@ -253,7 +255,9 @@ class Controls:
     def _loop(self, now: float) -> None:
         """A demo that is done starts again after a moment, with the same seed."""
         pilots = self.runner.pilots
-        is_over = any(getattr(pilot, "is_done", False) for pilot in pilots if self.stage.loops and self.shown is None)
+        is_over = any(
+            getattr(pilot, "is_done", False) for pilot in pilots if self.run_controls.loops and self.shown is None
+        )
         if not is_over or self.runner.paused:
             self._restart_at = None
         elif self._restart_at is None:
@@ -290,22 +294,22 @@ class Controls:
         self._collector.plot(str(topic))
 
     def _reset(self, seed: Any) -> None:
-        if self.stage.reset is None:
+        if self.run_controls.reset is None:
             raise UsageError("this run cannot be reset")
         self._teleop.release()
         self.shown = None
-        self.stage.reset(None if seed is None else int(seed))
+        self.run_controls.reset(None if seed is None else int(seed))
         self._collector.jump()
         self.runner.note("info", f"reset, seed {self.runner.sim.seed}")
 
     def _load(self, name: Any) -> None:
-        if self.stage.load is None:
+        if self.run_controls.load is None:
             raise UsageError("this run cannot load another scenario")
         self._teleop.release()
         self.shown = None
         self.report(f"Loading {str(name)[:80]}")
         try:
-            self.stage.load(str(name), self.report)
+            self.run_controls.load(str(name), self.report)
         finally:
             self.report("")
         self.runner.note("info", f"scenario {self.runner.sim.scenario.name}, seed {self.runner.sim.seed}")
