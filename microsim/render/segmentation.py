@@ -90,9 +90,7 @@ class Segmenter:
         """From now on, of a world that differs from this one in its obstacles."""
         self._renderer.show(obstacles)
 
-    def labels(
-        self, position: Vector, rotation: Rotation, parts: Array, numbers: Instances, volumes: Array
-    ) -> Labels:
+    def labels(self, position: Vector, rotation: Rotation, parts: Array, numbers: Instances, volumes: Array) -> Labels:
         """parts: of robots, whose instances are `numbers`; volumes (n, 16): of what may be in the mesh."""
         classes, depths = self._renderer.labels(position, rotation, None)
         self._renderer.number_obstacles(FIRST_OBSTACLE, self._instances)
@@ -110,9 +108,7 @@ class SplatSegmenter:
 
     def __init__(self, world: World, model: CameraModel, lens: Lens, things: Renderer) -> None:
         """`things` draws what stands in the world in the camera's pictures, on the canvas of its lens."""
-        self._scene = Renderer(
-            world, model, surface=world.derived(with_roads), mesh_class=MESH, has_solids=False
-        )
+        self._scene = Renderer(world, model, surface=world.derived(with_roads), mesh_class=MESH, has_solids=False)
         self._rays, self._screen = model.rays(), screen_index(model.rays())
         self._things = things
         self._thing_rays, self._thing_screen = lens.canvas.rays(), screen_index(lens.canvas.rays())

@@ -46,9 +46,7 @@ class PaletteTruth:
     def labels(self, poses: Sequence[Pose], parts: Array) -> Labels:
         """Of the whole image."""
         numbers = self.numbers.robots, self.numbers.objects
-        return _stacked(
-            [strip.labels(*pose, parts, *numbers) for strip, pose in zip(self.strips, poses, strict=True)]
-        )
+        return _stacked([strip.labels(*pose, parts, *numbers) for strip, pose in zip(self.strips, poses, strict=True)])
 
     def show_obstacles(self, obstacles: Sequence[Shape]) -> None:
         for strip in self.strips:

@@ -255,7 +255,9 @@ def splat_camera(context: SensorContext) -> SplatCamera:
         name=f"{context.robot}/{context.sensor}",
         scene=scene,
         strips=strips,
-        truth=splat_truth(context, [(strip.model, strip.lens, strip.things) for strip in strips]) if is_labelled else None,
+        truth=splat_truth(context, [(strip.model, strip.lens, strip.things) for strip in strips])
+        if is_labelled
+        else None,
         xyz=block.mount.xyz,
         rotation=matrix_from_rpy(*block.mount.rpy),
         motion=lambda: context.motion,

@@ -12,8 +12,8 @@ What a pixel is, in one place (the GPU back end computes the same, operation by 
   pixel is done. What remains shows the background, or the simulated thing at that pixel.
 - A splat's surface is where it is densest along a pixel's ray: of a flat one, its plane. It covers a simulated thing
   where both its surface and its mean are nearer.
-- What a pixel shows is the splat that leaves `SURFACE_TRANSMITTANCE` or less of the light, otherwise the thing, otherwise
-  nothing. Its surface is the pixel's depth.
+- A pixel shows the splat that leaves `SURFACE_TRANSMITTANCE` or less of its light, otherwise the thing, otherwise
+  nothing. The depth of that surface is the pixel's.
 
 Geometry is float64 (a frame needs it once per splat), pixels are float32; square roots and quotients are exact by
 IEEE 754, nothing is fused, and exp is the polynomial of `blending.exp_of_minus`.

@@ -118,9 +118,7 @@ def _start(limits: Floats, top: int, left: int, room: Room, surfaces: Slots) -> 
 
 
 @threaded_kernel
-def _cover(
-    footprints: Floats, slots: Slots, top: int, left: int, room: Room, surfaces: Slots, batch: Floats
-) -> None:
+def _cover(footprints: Floats, slots: Slots, top: int, left: int, room: Room, surfaces: Slots, batch: Floats) -> None:
     for start in range(0, slots.shape[0], _BATCH):
         count = min(_BATCH, slots.shape[0] - start)
         for k in range(count):
@@ -232,7 +230,7 @@ def _finish(
 
 @threaded_kernel
 def _depth_at(f: Floats, u: int, v: int) -> float:
-    """Where a splat is densest along a pixel's ray [m], at most `SURFACE_SPREAD` times as far or as near as its middle."""
+    """Where a splat is densest along a pixel's ray [m], at most `SURFACE_SPREAD` times as far, or near, as its mean."""
     dx, dy = (f[CENTRE_X] - _f32(u)) + f[REST_X], (f[CENTRE_Y] - _f32(v)) + f[REST_Y]
     inverse = (f[INVERSE] + f[INVERSE_Y] * dy) + f[INVERSE_X] * dx
     return _ONE / min(max(inverse, f[INVERSE] / _SPREAD), f[INVERSE] * _SPREAD)
