@@ -266,8 +266,8 @@ class GpuRenderer:
         shadows = shot.shadows
         if shadows is not None:
             bodies = cupy.asarray(shadows.bodies), np.int32(shadows.bodies.shape[0])
-            seen = cupy.asarray(shot.pose), self._kept(shadows.rays), *bodies
-            self._kernels["shade"]((blocks,), (256,), (*seen, np.int32(height * width), depths, image))
+            view = cupy.asarray(shot.pose), self._kept(shadows.rays), *bodies
+            self._kernels["shade"]((blocks,), (256,), (*view, np.int32(height * width), depths, image))
         return found
 
     def _kept(self, table: Any) -> Any:

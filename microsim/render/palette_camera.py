@@ -120,7 +120,8 @@ class Renderer:
         self._depths = np.empty((model.height, model.width))
         self._classes = np.zeros((model.height, model.width), np.uint8)
         self._ground: Array | None = None
-        self._palette: Grid = PALETTE.copy()
+        more = max(mesh_class + 1 - len(PALETTE), 0)  # classes without a colour look like obstacles
+        self._palette: Grid = np.vstack([PALETTE, np.tile(PALETTE[OBSTACLE], (more, 1))])
         self._plain: dict[int, Image] = {}  # images of one class
         self.only_class = -1  # that every pixel of the last image is known to show; -1: perhaps several
         self._mesh = None

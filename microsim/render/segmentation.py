@@ -61,6 +61,14 @@ class Labels(NamedTuple):
     depths: Array  # (h, w) [m] of what is seen along the optical axis; inf: nothing
 
 
+class InstanceNumbers(NamedTuple):
+    """Of what a camera may see, besides obstacles."""
+
+    robots: Instances  # the others, in their order
+    actors: Instances  # those of them that are splats
+    objects: Array  # (n, 16) volumes of the bundle's objects
+
+
 class Layer(NamedTuple):
     """What a part of the world looks like, each in (h, w)."""
 
@@ -90,16 +98,16 @@ class Segmenter:
         """From now on, of a world that differs from this one in its obstacles."""
         self._renderer.show(obstacles)
 
-    def labels(self, position: Vector, rotation: Rotation, parts: Array, numbers: Instances, volumes: Array) -> Labels:
-        """parts: of robots, whose instances are `numbers`; volumes (n, 16): of what may be in the mesh."""
+    def labels(self, position: Vector, rotation: Rotation, parts: Array, numbers: InstanceNumbers) -> Labels:
+        """parts: of the other robots. Objects may be in the mesh."""
         classes, depths = self._renderer.labels(position, rotation, None)
         self._renderer.number_obstacles(FIRST_OBSTACLE, self._instances)
         pose = np.array([*position, *rotation[0], *rotation[1], *rotation[2]])
         images = (depths, classes, self._instances)
         with np.errstate(all="ignore"):
-            label_parts(pose, self._rays, self._screen, parts, ROBOT, numbers, *images)
+            label_parts(pose, self._rays, self._screen, parts, ROBOT, numbers.robots, *images)
             label_sky(depths, classes)
-            label_volumes(pose, self._rays, self._screen, self._ground, volumes, self._no_owners, *images)
+            label_volumes(pose, self._rays, self._screen, self._ground, numbers.objects, self._no_owners, *images)
         return Labels(classes, self._instances, depths)
 
 
@@ -119,29 +127,19 @@ class SplatSegmenter:
         self._instances = np.empty((model.height, model.width), np.uint16)
 
     def labels(
-        self,
-        position: Vector,
-        rotation: Rotation,
-        parts: Array,
-        numbers: Instances,
-        actors: Instances,
-        volumes: Array,
-        picture: Picture,
+        self, position: Vector, rotation: Rotation, parts: Array, numbers: InstanceNumbers, picture: Picture
     ) -> Labels:
-        """parts: of robots, whose instances are `numbers`; actors: the instances of those that are splats.
-
-        volumes (n, 16): of what may be in the splats of the world or in its mesh.
-        """
+        """parts: of the other robots that have a model. Objects may be in the splats of the world or in its mesh."""
         classes, depths = self._scene.labels(position, rotation, None)
         pose = np.array([*position, *rotation[0], *rotation[1], *rotation[2]])
-        things = self._layer_of_things(position, rotation, pose, parts, numbers)
+        things = self._layer_of_things(position, rotation, pose, parts, numbers.robots)
         own = Layer(depths, classes, self._instances)
         with np.errstate(all="ignore"):
             label_surfaces(
                 pose, self._rays, self._ground, self._surface, picture.depths, picture.owners, self._places, things,
-                actors, *own,
+                numbers.actors, *own,
             )  # fmt: skip
-            label_volumes(pose, self._rays, self._screen, self._ground, volumes, picture.owners, *own)
+            label_volumes(pose, self._rays, self._screen, self._ground, numbers.objects, picture.owners, *own)
         return Labels(classes, self._instances, depths)
 
     def _layer_of_things(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,7 +18,14 @@ from microsim.messages.encoders import header
 from microsim.messages.types import encode, new
 from microsim.render.drawing import Image, Instances, coloured
 from microsim.render.palette_camera import CameraModel, Renderer
-from microsim.render.segmentation import SEGMENT_COLOURS, VOLUME_NUMBERS, Labels, Segmenter, SplatSegmenter
+from microsim.render.segmentation import (
+    SEGMENT_COLOURS,
+    VOLUME_NUMBERS,
+    InstanceNumbers,
+    Labels,
+    Segmenter,
+    SplatSegmenter,
+)
 from microsim.render.splat.activation import Floats
 from microsim.render.splat.picture import Lens, Picture
 from microsim.sensors.sensor import SensorContext
@@ -26,14 +34,6 @@ Pose: TypeAlias = tuple[Any, Any]  # place [m] and rows of the rotation, in the 
 
 BOXES_TYPE = "vision_msgs/msg/Detection2DArray"
 _OBJECT_SLACK_M = 0.01  # so much around a box still belongs to it
-
-
-class InstanceNumbers(NamedTuple):
-    """Of what a camera may see, besides obstacles."""
-
-    robots: Instances  # the others, in their order
-    actors: Instances  # those of them that are splats
-    objects: Array  # (n, 16) volumes of the bundle's objects
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class PaletteTruth:
 
     def labels(self, poses: Sequence[Pose], parts: Array) -> Labels:
         """Of the whole image."""
-        numbers = self.numbers.robots, self.numbers.objects
-        return _stacked([strip.labels(*pose, parts, *numbers) for strip, pose in zip(self.strips, poses, strict=True)])
+        of_strips = zip(self.strips, poses, strict=True)
+        return _stacked([strip.labels(*pose, parts, self.numbers) for strip, pose in of_strips])
 
     def show_obstacles(self, obstacles: Sequence[Shape]) -> None:
         for strip in self.strips:
@@ -63,7 +63,7 @@ class SplatTruth:
     def labels(self, poses: Sequence[Pose], parts: Array, pictures: Sequence[Picture]) -> Labels:
         """Of the whole image."""
         of_strips = zip(self.strips, poses, pictures, strict=True)
-        return _stacked([strip.labels(*pose, parts, *self.numbers, picture) for strip, pose, picture in of_strips])
+        return _stacked([strip.labels(*pose, parts, self.numbers, picture) for strip, pose, picture in of_strips])
 
 
 def _stacked(found: Sequence[Labels]) -> Labels:
@@ -72,13 +72,13 @@ def _stacked(found: Sequence[Labels]) -> Labels:
 
 def palette_truth(context: SensorContext, models: Sequence[CameraModel]) -> PaletteTruth:
     has_roads = context.bundle is not None
-    strips = [_kept(context, model, lambda model=model: Segmenter(context.world, model, has_roads)) for model in models]
+    strips = [_kept(context, model, partial(Segmenter, context.world, model, has_roads)) for model in models]
     return PaletteTruth(strips, _numbers(context))
 
 
 def splat_truth(context: SensorContext, parts: Sequence[tuple[CameraModel, Lens, Renderer]]) -> SplatTruth:
     """parts: the strips of the image, and what draws their things."""
-    strips = [_kept(context, part[0], lambda part=part: SplatSegmenter(context.world, *part)) for part in parts]
+    strips = [_kept(context, part[0], partial(SplatSegmenter, context.world, *part)) for part in parts]
     return SplatTruth(strips, _numbers(context))
 
 

@@ -25,7 +25,7 @@ from microsim.render.palette_camera import CameraModel
 from microsim.render.palette_camera import Renderer as PlainRenderer
 from microsim.render.render_options import render_request
 from microsim.render.renderer_choice import open_renderer, report
-from microsim.render.segmentation import Labels
+from microsim.render.segmentation import MESH, Labels
 from microsim.render.splat.activation import Splats, activate
 from microsim.render.splat.picture import (
     CpuRenderer,
@@ -226,7 +226,10 @@ def _strips(context: SensorContext) -> list[SplatStrip]:
         lens = whole if end - begin == block.resolution.height else strip_of(whole, begin, end)
         model = replace(block.model, height=end - begin, cy=block.model.cy - begin)
         things = _kept(
-            context, "things", lens.canvas, partial(PlainRenderer, world, lens.canvas, has_mesh=block.render.mesh)
+            context,
+            "things",
+            lens.canvas,
+            partial(PlainRenderer, world, lens.canvas, has_mesh=block.render.mesh, mesh_class=MESH),
         )
         strips.append(SplatStrip(lens, things, delay_s, model))
     return strips
