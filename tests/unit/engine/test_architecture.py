@@ -77,7 +77,7 @@ HOMES = {
     "yourdfpy": ("parts/view/web/",),
     "ray": ("parts/sweep/worker_pool.py",),
     "pyarrow": ("parts/sweep/results.py",),
-    "matplotlib": ("recording/bag_plot.py",),
+    "matplotlib": ("plotting.py",),
     "gymnasium": ("parts/learning/",),
     "pettingzoo": ("parts/learning/",),
     "torch": ("parts/learning/",),
@@ -227,7 +227,9 @@ def test_the_core_does_not_name_the_folder_of_a_part() -> None:
 
 def test_a_part_is_a_folder_with_tests_and_a_row_in_the_table_of_parts() -> None:
     page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", page.partition("## The parts")[2], re.MULTILINE))
+    rows = dict(
+        re.findall(r"^\| `(\w+)` \| (.+) \|$", page.partition("| Part | ")[2].partition("\n\n")[0], re.MULTILINE)
+    )
     folders = {path.name: path for path in (PACKAGE / "parts").iterdir() if (path / "__init__.py").is_file()}
     assert sorted(rows) == sorted(folders)
     for part, row in rows.items():

@@ -88,7 +88,7 @@ COMMAND = Command(train, panel="Learn", position=160, json=TrainOutput)
 def _check_files(options: TrainOptions, out: Path) -> None:
     """Refuse what could not be written after the training."""
     from microsim.parts.learning.policy import import_onnx
-    from microsim.recording.bag_plot import check_name, matplotlib
+    from microsim.plotting import check_name, matplotlib
 
     if out.suffix != ".npz":
         raise UsageError(f"--out {out}: expected a name that ends with .npz")
