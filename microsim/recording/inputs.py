@@ -169,7 +169,7 @@ def plugin_hashes(scenario: Scenario, only_replayed: bool = False) -> dict[str, 
         return {name: code_hash(files[name]) for name in chosen}
 
 
-# before the names of plug-ins that are no sensors
+# before the names of other plug-ins than sensors
 _MODEL, _FAULT, _INPUT, _GENERATOR, _METRIC = "model ", "fault ", "input ", "generator ", "metric "
 _BESIDE = {"FAULT": _FAULT, "INPUT": _INPUT, "GENERATOR": _GENERATOR, "METRIC": _METRIC}
 _GROUPS = {_MODEL: ROBOTS.group, _FAULT: FAULTS.group, _INPUT: INPUTS.group, _GENERATOR: GENERATORS.group}

@@ -162,7 +162,7 @@ class Instrument(Protocol):
 
     Optional: `may_break = True` if a failure of `read` must not end the run, `sees_robots = False` if it does not look
     at `View.bodies`, which then is empty; `compiled()`, which gives the same readings as a `CompiledReading`, or None;
-    that of a plug-in is not asked for it, since compiled code of its own has no checks.
+    plug-ins are read in Python, since what they compile themselves has no checks.
     One that reads many worlds of a batch in one call has `aim(view)`, which makes something of each view, `draw`, which
     makes readings of up to `at_once` of these (on a GPU, if they may stay there), and `show_obstacles`.
     """
