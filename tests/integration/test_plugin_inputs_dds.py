@@ -15,7 +15,7 @@ import microsim
 pytest.importorskip("cyclonedds")
 
 from tests.forked_python import forked_python
-from tests.unit.ros2.test_plugin_inputs import SOURCE, write
+from tests.parts.ros2.test_plugin_inputs import SOURCE, write
 
 from .conftest import PATIENCE_S, ROOT
 

@@ -23,6 +23,7 @@ import microsim
 from microsim.errors import UsageError
 from microsim.generators import GENERATORS
 from microsim.messages.inputs import INPUTS
+from microsim.parts.sweep import from_token, load_sweep, make_plan
 from microsim.plugin_code import _NEEDED, _code, code_files, code_hash, entry_file
 from microsim.recording.bag_io import open_bag
 from microsim.recording.bag_replay import Replay
@@ -31,7 +32,6 @@ from microsim.recording.recorder import Recorder
 from microsim.recording.state_file import SnapshotError, resume, save_state
 from microsim.registry import origin_of
 from microsim.simulation import Simulation
-from microsim.sweep import from_token, load_sweep, make_plan
 from tests.cli_support import run_microsim
 from tests.support import bare
 
@@ -134,7 +134,7 @@ def generate(options, map, random):
 GENERATOR = Generator("posts", generate)
 """,
     "tilt.py": """
-from microsim.sweep import Metric
+from microsim.parts.sweep import Metric
 
 START = 0.25
 
