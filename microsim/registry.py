@@ -193,7 +193,7 @@ class Registry(Generic[Declared]):
             yield declared, place
 
     def _entries(self) -> Iterable[EntryPoint]:
-        return entries_of(self.group)
+        return installed(self.group)
 
     def _loaded(self, entry: EntryPoint) -> list[tuple[str, Declared, str]]:
         place = f"entry point {self.group}: {entry.name}"
@@ -277,11 +277,11 @@ PARTS = "microsim.parts"  # group of the entry points that name the parts of ins
 
 def other_parts() -> Iterable[EntryPoint]:
     """The parts of installed packages; each entry point names a module or package."""
-    return entries_of(PARTS)
+    return installed(PARTS)
 
 
-def entries_of(group: str) -> Iterable[EntryPoint]:
-    """Entry points of installed packages.
+def installed(group: str) -> tuple[EntryPoint, ...]:
+    """Entry points of installed packages; nothing of it is loaded.
 
     Importing `importlib.metadata` takes a tenth of `microsim --help`, so it is imported only where some package has
     one of the group.
