@@ -22,6 +22,7 @@ from contextlib import suppress
 from functools import reduce, wraps
 from operator import or_
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, get_type_hints
 
 import typer
@@ -48,17 +49,15 @@ class Command(NamedTuple):
     panel: str = "Other commands"  # heading in `microsim --help`
     position: int = 1000  # place among all commands; a panel stands where its first command does
     is_joined: bool = False  # by attachments, see `microsim.attachment`
-    json: Any = None  # what `--json` prints, see `json_schemas`; of a group, a mapping from the names of its commands
+    json: Any = None  # what `--json` prints (`json_schemas`), or gives it; of a group, by the names of its commands
 
     def outputs(self, name: str) -> dict[str, Any]:
         """Each command that has `--json`, such as `bag info`, and what it prints."""
         if self.json is None:
             return {}
-        return (
-            {f"{name} {each}": kind for each, kind in self.json.items()}
-            if isinstance(self.json, dict)
-            else {name: self.json}
-        )
+        if isinstance(self.json, dict):
+            return {f"{name} {each}": kind for each, kind in self.json.items()}
+        return {name: self.json() if isinstance(self.json, FunctionType) else self.json}
 
     def without_options(self) -> Command:
         """The same name and help: all that a list of commands shows."""

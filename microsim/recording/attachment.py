@@ -265,7 +265,7 @@ class SavedState(Attachment):
     """The run starts where another was saved."""
 
     name, options, commands, position = "saved state", StateOptions, ("run",), 0
-    json: ClassVar[Any] = {"run": StateOutput}
+    json: ClassVar[Any] = {"run": StateOutput, "demo": StateOutput}  # demo has the output of run
 
     def prepare(self, plan: Plan) -> None:
         file = self.given.from_state

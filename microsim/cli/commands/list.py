@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Any
+
+from typing_extensions import TypedDict
 
 from microsim.cli.command import Command, JsonOption
 from microsim.cli.terminal import print_json
@@ -30,10 +32,17 @@ def list_(as_json: JsonOption = False) -> None:
 Listed = dict[str, str]
 
 
-ListOutput = Annotated[dict[str, Listed], "Names by group, each with a sentence about it."]
+def _output() -> Any:
+    """A field for each group."""
+    from microsim.listings import LISTINGS
+
+    make: Any = TypedDict
+    made = make("ListOutput", dict.fromkeys(LISTINGS.built_in, Listed))
+    made.__doc__ = "Names, each with a sentence about it."
+    return made
 
 
-COMMAND = Command(list_, panel="Scenarios and worlds", position=310, json=ListOutput)
+COMMAND = Command(list_, panel="Scenarios and worlds", position=310, json=_output)
 
 
 def print_group(title: str, entries: dict[str, str]) -> None:

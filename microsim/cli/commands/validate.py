@@ -10,10 +10,11 @@ from typing import Annotated, Any
 from typing_extensions import NotRequired, TypedDict
 
 from microsim.cli.command import Command, JsonOption, PluginsOption
+from microsim.cli.json_schemas import with_fields
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import ExitCode, print_json
 from microsim.errors import MicroSimError, Problem, ScenarioError, ScenarioWarning
-from microsim.file_kinds import FileKind, kind_of
+from microsim.file_kinds import FILE_KINDS, FileKind, kind_of
 from microsim.options import argument
 
 
@@ -64,13 +65,21 @@ class ProblemOutput(TypedDict):
 
 
 class ValidatedFile(TypedDict):
-    """One more field is named after the kind of file: scenario, mission, sweep or bundle. It has the file or folder."""
-
     ok: bool
     problems: list[ProblemOutput]
 
 
-COMMAND = Command(validate, panel="Scenarios and worlds", position=320, json=list[ValidatedFile])
+def _output() -> Any:
+    """The file is under the name of its kind."""
+    names = {
+        each.name: NotRequired[Annotated[str, f"The file or folder, if it is a {each.name}."]]
+        for each in FILE_KINDS.built_in.values()
+    }
+    make: Any = TypedDict
+    return list[with_fields(make("ValidatedFile", names), ValidatedFile)]  # type: ignore[misc]
+
+
+COMMAND = Command(validate, panel="Scenarios and worlds", position=320, json=_output)
 
 
 def _is_bad(problems: Iterable[Problem]) -> bool:

@@ -52,7 +52,7 @@ class MissionAttachment(Attachment):
     """The mission of a run; scenario, seed, duration and gates are the mission's unless others were given."""
 
     name, options, commands, position = "mission", MissionOptions, ("run",), 10
-    json: ClassVar[Any] = {"run": MissionResult}
+    json: ClassVar[Any] = {"run": MissionResult, "demo": MissionResult}  # demo has the output of run
     mission: Mission
 
     def prepare(self, plan: Plan) -> None:
