@@ -106,7 +106,7 @@ def sweep(options: SweepOptions) -> int:
     same, byte for byte. Each row ends with a token: `microsim replay --token
     TOKEN` repeats exactly that run. --resume continues after a kill.
 
-    Exit codes: 0 good; 1 an assertion does not hold, a run failed, it was
+    Exit codes: 0 success; 1 an assertion does not hold, a run failed, it was
     stopped, or --find found something; 2 the input is wrong.
 
     \b
