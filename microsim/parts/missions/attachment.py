@@ -196,7 +196,7 @@ class SimplePilot(Attachment):
         run.hints.append(Hint("watch and drive in the browser", browser))
         yield
         if "--record" not in run.plan.given:
-            folder = next(name for number in count(1) if not Path(name := f"mission_run{number}").exists())
+            folder = next(name for number in count(1) if not Path(name := f"flight{number}").exists())
             again = (*run.plan.again, "--demo", "--rtf", "0", "--duration", "60", "--record", folder)
             run.hints.append(Hint("record a minute, as fast as possible", shell_command(*again)))
         run.hints.append(Hint("list other worlds, missions and robots", shell_command("list")))
