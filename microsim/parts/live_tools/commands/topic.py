@@ -596,7 +596,8 @@ def _wait_for_subscribers(publisher: ClientPublisher, options: PublishOptions) -
     ):
         return
     reasons = (
-        "; ".join(publisher.why_unheard()) or f"{publisher.subscribers} of {needed} subscribers on {publisher.topic}"
+        "; ".join(publisher.why_no_subscriber())
+        or f"{publisher.subscribers} of {needed} subscribers on {publisher.topic}"
     )
     note(f"waiting for a subscriber: {reasons}" if needed else f"not received: {reasons}")
     left = 1e9 if most is None else max(0.0, most - NO_SUBSCRIBER_S)
