@@ -169,6 +169,6 @@ class Probe:
             memory=self.memory,
             table=self.table,
         )
-        tables = Tables((), (call,), self._physics.rows, self._physics.scene, self.clock)
+        tables = Tables((), (call,), self._physics.address, self._physics.scene, self.clock)
         track(tables.address, tick)
         return reading

@@ -12,11 +12,12 @@ from microsim.batch.batch_columns import Array, Integers, shared
 from microsim.batch.batch_ground import Ground
 from microsim.batch.kernels import GAP, HIGH, HOW, IS_DRAWN, IS_GROUND_BOUND, LOW, POSE
 from microsim.engine.bodies import Body
-from microsim.engine.calls import Rows, has_checked
+from microsim.engine.calls import has_checked
 from microsim.engine.components import Airflow
 from microsim.engine.noise import stream_keys
 from microsim.engine.random_layout import numbers_between
-from microsim.engine.records import address_of
+from microsim.engine.records import Records, address_of, grid_of, rows_of
+from microsim.engine.robot_loops import FLEET
 from microsim.plugin_errors import plugin_errors
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomised import is_limit, place_spans, start_stream, value_stream, with_value
@@ -42,7 +43,9 @@ class RobotColumns:
         varies = bool(self.limits or self.winds)
         self.parameters: Array = xp.zeros((len(column), width)) if varies else shared(xp, column, width)
         self.look_at_parameters()
-        self.fleet: Rows = self.loops.array(self._fleet_row())
+        self.row = self._fleet_row()
+        self._fleet = self.loops.table(self.row)
+        self.fleet_at = address_of(self._fleet)
         self.start: Array = self.loops.array(self._start())
 
     def _start(self) -> Array:
@@ -71,7 +74,7 @@ class RobotColumns:
         return Airflow((xyz[0], xyz[1], xyz[2]), sigma, numbers.get("wind.gust_tau_s", wind.gust_tau_s))
 
     def _parameters(self, settings: Any, wind: Airflow) -> tuple[float, ...]:
-        return tuple(float(each) for each in self.model.parameters(settings, wind, self.dt))
+        return self.model.numbers(settings, wind, self.dt)
 
     def reset(self, worlds: Integers, seeds: Integers) -> None:
         self.keys[worlds] = self.loops.stream_keys(seeds, f"{self.name}/air/gust")
@@ -108,22 +111,17 @@ class RobotColumns:
     def look_at_parameters(self) -> None:
         """Whether the number of the tick matters to any world."""
         is_one = self.parameters.strides[1] == 0
-        self.needs_tick = bool(self.model.needs_tick(self.parameters[:, :1] if is_one else self.parameters))
+        self.needs_tick = self.model.needs_tick_with(self.parameters[:, :1] if is_one else self.parameters)
 
-    def _fleet_row(self) -> Rows:
-        """The call that moves it, see `engine.calls`."""
-        state, command, parameters = self.state, self.in_force, self.parameters
-        step = 1 if parameters.strides[1] else 0
-        one, many = self.loops.advance_functions(self.model)
+    def _fleet_row(self) -> Records:
+        """The call that moves it."""
+        parameters, (one, many) = self.parameters, self.loops.advance_functions(self.model)
         self.has_checked = has_checked((one, many))
-        return np.array(
-            [
-                one, 0, address_of(state), *state.shape, 0, 0, address_of(command),
-                command.shape[0], address_of(parameters), parameters.shape[0], step,
-                address_of(self.keys), address_of(self.ground.scene), 0, 0, 0, 0,
-                many, 0, 0,
-            ],
-            np.int64,
+        width = parameters.shape[1] if parameters.strides[1] else 1
+        return rows_of(
+            FLEET, function=one, many=many, state=grid_of(self.state), command=grid_of(self.in_force),
+            parameters=(address_of(parameters), parameters.shape[0], width), keys=address_of(self.keys),
+            scene=address_of(self.ground.scene),
         )  # fmt: skip
 
     def arrays(self) -> dict[str, tuple[Any, int]]:

@@ -20,7 +20,6 @@ from microsim.engine import pipeline as _pipeline
 from microsim.engine import records as _records
 from microsim.engine.calls import CALL, Rows, has_checked, raise_broken
 from microsim.engine.compiled import kernel
-from microsim.engine.fleet_loops import copy_states, look, move
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.late_readings import (
     ALL_BYTES,
@@ -41,11 +40,10 @@ from microsim.engine.late_readings import (
     LateReadings,
 )
 from microsim.engine.late_readings import COUNT as WAITING
-from microsim.engine.motion import FIELDS, PLACE_X, PLACE_Y, PLACE_Z, SENSOR_FIELDS
+from microsim.engine.motion import FIELDS, SENSOR_FIELDS
 from microsim.engine.records import (
     ADDRESS,
     FLOAT,
-    GRID,
     INT,
     RANGE,
     RATIO,
@@ -54,13 +52,13 @@ from microsim.engine.records import (
     Record,
     Records,
     address_of,
-    grid_of,
     record,
     record_at,
     records_in,
     rows_of,
     span_of,
 )
+from microsim.engine.robot_loops import look, move
 from microsim.engine.timekeeper import Clock, Trigger
 
 _copy, _call, _room, _table_address = _calls.copy, _calls.call, _calls.room, _calls.table_address
@@ -69,7 +67,7 @@ _floats_at, _singles_at, _words_at, _integers_at, _bytes_at = (
 )  # fmt: skip
 _address_of_record, _floats_in, _integers_in = _records.address_of_record, _records.floats_in, _records.integers_in
 _integer_grid_in = _records.integer_grid_in
-_observe, _place_of = _motion.observe, _motion.place_of
+_place_of, _motion_in = _motion.place_of, _motion.motion_in
 _first_entry, _keep_motion = _late_readings.first_entry, _late_readings.keep_motion
 _delay_of, _multiple, _next_firing = _pipeline.delay_of, _multiples.multiple, _multiples.first_from
 
@@ -99,7 +97,7 @@ SLOT = record(
 )
 WINDOW = record(first=FLOAT, end=FLOAT, offset=VEC3)  # [ticks], by how much a sensor jumps meanwhile [m]
 TICK = record(  # what a tick works on
-    fleets=GRID,
+    robots=ADDRESS,  # `fleet_loops.ROBOTS`
     outputs=SPAN,  # in the order of sending
     calls=SPAN,
     slots=SPAN,
@@ -136,7 +134,8 @@ def invoke(call: Record, windows: Records, tick: int) -> None:
             window = windows[k]
             if window.first <= tick < window.end:
                 x, y, z = x + window.offset[0], y + window.offset[1], z + window.offset[2]
-        motion[PLACE_X], motion[PLACE_Y], motion[PLACE_Z] = x, y, z
+        sensor = _motion_in(motion)
+        sensor.place_x, sensor.place_y, sensor.place_z = x, y, z
     else:
         state = _floats_at(call.seen, (call.motion.count - 1) * call.stride + 1)
         for k in range(call.motion.count):
@@ -260,12 +259,11 @@ def sense(tables: int, first: int, end: int, tick: int, stamp_ns: int, buffer: i
 
 
 @kernel
-def begin_tick(tables: int, copies: Rows, tick: int) -> None:
+def begin_tick(tables: int, tick: int) -> None:
     """Move to the next tick; then what sensors keep track of from tick to tick."""
-    fleets = _integer_grid_in(_tick_at(tables).fleets)
-    move(fleets, tick, 1)
-    copy_states(copies)
-    look(fleets)
+    robots = _tick_at(tables).robots
+    move(robots, tick, 1)
+    look(robots)
     track(tables, tick + 1)
 
 
@@ -287,7 +285,7 @@ def invoke_for(tables: int, output: int, tick: int) -> None:
 
 
 @kernel
-def run_ticks(tables: int, copies: Rows, tick: int, end: int, buffer: Grid, ends: Rows) -> tuple[int, int, int]:
+def run_ticks(tables: int, tick: int, end: int, buffer: Grid, ends: Rows) -> tuple[int, int, int]:
     """Whole ticks, until `end`, or until the buffer might not hold another; `ends`: where the messages of each end.
 
     Gives the tick that is reached, how many ticks that is, and how many bytes the next one needs.
@@ -298,7 +296,7 @@ def run_ticks(tables: int, copies: Rows, tick: int, end: int, buffer: Grid, ends
         needed = now.room + (late_room(outputs, tick + 1) if now.lates else 0)
         if position + needed > buffer.shape[0]:
             break
-        begin_tick(tables, copies, tick)
+        begin_tick(tables, tick)
         tick += 1
         stamp_ns = _multiple(now.length.whole, now.length.rest, now.length.parts, tick)
         position = sense(tables, 0, outputs.shape[0], tick, stamp_ns, start, position + DIGEST_BYTES)
@@ -410,12 +408,12 @@ class Tables:
         self,
         outputs: Sequence[CompiledOutput | None],
         trackers: Sequence[Call],
-        fleets: Rows,
+        robots: int,
         scene: Rows,
         clock: Clock,
     ) -> None:
-        """None stands for an output that Python makes."""
-        self.outputs, self._fleets, self._scene = outputs, fleets, scene
+        """None stands for an output that Python makes. `robots`: address of their `fleet_loops.ROBOTS`."""
+        self.outputs, self._scene = outputs, scene
         self._calls: list[Call] = []
         self._slots: list[tuple[Slot, int]] = []  # with the address of the message
         self._windows: list[Window] = []
@@ -440,7 +438,7 @@ class Tables:
         self._room = DIGEST_BYTES + sum(each.bytes for each in at_once)
         self.has_dropouts = any(each is not None and each.dropouts for each in outputs)
         self._tick = rows_of(
-            TICK, fleets=grid_of(fleets), outputs=span_of(self.rows), calls=span_of(self.calls),
+            TICK, robots=robots, outputs=span_of(self.rows), calls=span_of(self.calls),
             slots=span_of(self._slot_rows), windows=span_of(self.windows), trackers=span_of(self._trackers),
             length=clock.step_ns, room=self._room, lates=len(self._lates),
         )  # fmt: skip

@@ -11,9 +11,9 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from microsim.engine.calls import IS_BROKEN, BrokenKernelError, Rows
+from microsim.engine.calls import BrokenKernelError, Rows
 from microsim.engine.compiled_tick import Tables, begin_tick, invoke_for, run_ticks, sense, track
-from microsim.engine.contact_rows import SCENERY
+from microsim.engine.contacts import SCENERY
 from microsim.engine.faults import Health
 from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Output
@@ -111,9 +111,7 @@ class Schedule:
         """Whole ticks without Python."""
         tables, out = self.tables, self.transcript
         while True:
-            reached, done, needed = run_ticks(
-                tables.address, self.physics.copies, self.tick, end, out.buffer, self._ends
-            )
+            reached, done, needed = run_ticks(tables.address, self.tick, end, out.buffer, self._ends)
             if done:
                 break
             out.make_room(needed)  # the buffer is too small for the first tick
@@ -128,7 +126,7 @@ class Schedule:
 
     def _one_tick(self) -> Any:
         """From tick k to k + 1."""
-        begin_tick(self.tables.address, self.physics.copies, self.tick)
+        begin_tick(self.tables.address, self.tick)
         self.tick += 1
         self._raise_broken()
         self._report_contacts()
@@ -249,7 +247,7 @@ class Schedule:
         for name, (_, output) in self.python.items():
             output.recall(outputs.get(name), self.tick)
         self.tables.resume(self.tick)
-        self.tables.calls["is_broken"] = self.physics.rows[:, IS_BROKEN] = 0
+        self.tables.calls["is_broken"] = self.physics.rows["is_broken"] = 0
         self.tables.set_dropped(self.health.dropped)
         self.has_skipped = False
         self._next_warning_ns.clear()

@@ -123,7 +123,7 @@ def _fleet(scenario: Scenario, seed: int, world: World, clock: Clock, model: Rob
         pose = robot.start.map_pose
         put(model, states[:, column], world, pose.x, pose.y, pose.z or 0.0, pose.yaw)
         with plugin_errors(f"robot {name}", type(robot)):
-            parameters.append([float(each) for each in model.parameters(robot, air, clock.dt)])
+            parameters.append(model.numbers(robot, air, clock.dt))
     keys = [stream_key(seed, f"{name}/air/gust") for name in names]
     columns = np.array(list(zip_longest(*parameters, fillvalue=0.0)), np.float64)  # paths of actors differ in length
     fleet = make_fleet(model, names, states, columns, keys)

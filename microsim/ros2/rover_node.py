@@ -31,14 +31,13 @@ from microsim.documents.values import (
     show,
 )
 from microsim.engine.command_timeout import timeout_ticks
-from microsim.engine.components import YAW_RATE
 from microsim.engine.frames import exact_pose
 from microsim.engine.physics import Fleet
 from microsim.messages.outbox import Messages, Outbox
 from microsim.messages.topics import TOPICS
-from microsim.robots.dynamic_rover import COMMAND_AGE, JOINTS
+from microsim.robots.dynamic_rover import JOINTS
 from microsim.robots.robot import COMMON_SENSORS
-from microsim.robots.rover import Dynamics, Rover, RoverPose, RoverStart, V, WheelJoints
+from microsim.robots.rover import Dynamics, Rover, RoverPose, RoverStart, WheelJoints
 from microsim.ros2.node_parameters import read_settings
 from microsim.ros2.node_simulation import OK, PLANE, NodeRun, NodeSimulation, Statuses, node_scenario
 from microsim.ros2.paced_node import NodeClock, PacedNode, TimeSettings, changeable, fixed, node_clock
@@ -172,7 +171,7 @@ class RoverCore:
     def _statuses(self, fleet: Fleet, tick: int) -> Statuses:
         """What /diagnostics says: each rover, then the node."""
         limit = timeout_ticks(self.settings.command_timeout, self.clock.dt)
-        speeds, turns, ages = fleet.state[[V, YAW_RATE, COMMAND_AGE]].tolist()
+        speeds, turns, ages = fleet.rows("v", "yaw_rate", "command_age").tolist()
         found = {}
         for robot, v, omega, age in zip(self.robot_ids, speeds, turns, ages, strict=True):
             driven = "driven by the joystick" if tick <= self._joy_until else "driven"
