@@ -13,7 +13,7 @@ import numpy as np
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
-from microsim.ros2.rover_node import RoverCore, RoverSettings
+from microsim.parts.small_nodes.rover_node import RoverCore, RoverSettings
 
 OUT = Path(__file__).parent / "_static" / "sim_rover.png"
 HZ = 100
