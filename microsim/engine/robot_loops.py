@@ -54,6 +54,8 @@ scene_at, integers_at, floats_at, float_grid_in = (
     _calls.scene_at, _calls.integers_at, _calls.floats_at, _records.float_grid_in,
 )  # fmt: skip
 
+room = _calls.room
+
 BLOCK = 64  # columns that are moved side by side: they stay in the processor's first cache
 _UPRIGHT = COMMON.index("roll")  # rows before it can change of robots that never lean
 _COMMON = len(COMMON)
@@ -138,7 +140,7 @@ def _advance_many_entry(address: int) -> None:
     keys, scene = integers_at(fleet.keys, fleet.end), scene_at(fleet.scene, fleet.world, floats_at(fleet.scene, 0))
     elevation, dt, ticks, traces = scene.elevation, scene.dt, fleet.ticks, float_grid_in(fleet.traces)
     s, c, p = np.empty((row_count, BLOCK)), np.empty((input_count, BLOCK)), np.empty((parameter_count, BLOCK))
-    t, before, ground, clear = np.empty((4, BLOCK)), np.empty((3, BLOCK)), np.empty(BLOCK), np.empty(BLOCK)
+    t, before, ground, clear = np.empty((4, BLOCK)), np.empty((3, BLOCK)), np.empty(BLOCK), room(BLOCK)
     ground[:] = elevation[0, 0]  # all there is of a level map
     for begin in range(fleet.begin, fleet.end, BLOCK):
         count, first = min(BLOCK, fleet.end - begin), begin - fleet.begin
