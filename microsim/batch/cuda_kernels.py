@@ -33,7 +33,7 @@ _bytes_at = calls.bytes_at
 _is_within = compiled_tick.is_within
 _call_at, _step_at, _windows_at, _floats_in = calls.call_at, record_at(STEP), records_at(WINDOW), records.floats_in
 _observe_one, _place_of, _motion_in = motion.observe_one, motion.place_of, motion.motion_in
-_take_command, _put_at_start = kernels.take_command, kernels.put_at_start
+_take_command, _put_at_start, _start_at = kernels.take_command, kernels.put_at_start, kernels.start_at
 _last_offset, _free_place = kernels.last_offset, kernels.free_place
 _lay_out, _mix, _sincos = random_layout.lay_out, noise.mix, exact.sincos
 _remember, _settle_contacts, _table_address = contacts.remember, contacts.settle, calls.table_address
@@ -194,8 +194,8 @@ def start_loop() -> Callable[..., None]:
         index = cuda.grid(1)
         if index < count:
             row, w = _fleet_at(fleet), _integers_at(worlds, count)[index]
-            scene, state = _scene_at(row.scene, w, _floats_at(start, 0)), _float_grid_in(row.state)
-            _put_at_start(state, w, _float_grid_at(start, 4, 4), scene, _integers_at(keys, count)[index])
+            scene, state = _scene_at(row.scene, w, _floats_at(row.scene, 0)), _float_grid_in(row.state)
+            _put_at_start(state, w, _start_at(start), scene, _integers_at(keys, count)[index])
 
     return loop
 

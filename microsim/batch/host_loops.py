@@ -74,7 +74,7 @@ class HostLoops:
             raise_broken(rows, lambda row: f"robot model {batch.movers[row].model.name}")
 
     def put_at_start(self, robot: RobotColumns, worlds: Integers, keys: Integers) -> None:
-        kernels.put_all_at_start(robot.state, robot.start, address_of(robot.ground.scene), keys, worlds)
+        kernels.put_all_at_start(robot.state, address_of(robot.start), address_of(robot.ground.scene), keys, worlds)
 
     def settle(self, robot: RobotColumns, worlds: Integers) -> None:
         """Lay robots that were put somewhere onto the slope there."""

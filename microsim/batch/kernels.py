@@ -40,7 +40,7 @@ from microsim.engine.compiled_tick import WINDOW
 from microsim.engine.components import COMMON, COMMON_ROWS, ROLL
 from microsim.engine.contacts import CONTACTS, PATH
 from microsim.engine.geometry import Array, Grid
-from microsim.engine.records import ADDRESS, INT, RANGE, Record, Records, record
+from microsim.engine.records import ADDRESS, RANGE, Record, Records, record
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
@@ -66,17 +66,17 @@ _FEW = 8  # fewer columns than these are moved one by one
 _AHEAD = 512  # worlds that run ahead together: what is kept of them stays in the processor's second cache
 
 STEP = record(  # what differs from world to world in a sensor's call: bytes to the next world's, columns of worlds
-    settings=INT,
-    memory=INT,
-    reading=INT,
+    settings=int,
+    memory=int,
+    reading=int,
     singles=ADDRESS,  # of the reading as float32; 0: it stays as it is
-    singles_step=INT,
+    singles_step=int,
     keys=ADDRESS,
     sampled_at=ADDRESS,
     dropped=ADDRESS,
     dropouts=RANGE,  # windows of time
-    is_tracker=INT,
-    reads_place=INT,
+    is_tracker=int,
+    reads_place=int,
     sample_many=ADDRESS,  # the form for a block of worlds; 0: there is none
 )
 
@@ -264,32 +264,38 @@ def free_place(
     )  # fmt: skip
 
 
-# rows of a robot's start: its pose x, y, z, yaw; the least and the greatest that chance may make of each (NaN: it
-# stays); then how far occupied cells are [m], whether chance puts it, whether it stands on the ground
-POSE, LOW, HIGH, HOW = range(4)
-GAP, IS_DRAWN, IS_GROUND_BOUND = range(3)
+SPOT = record(x=float, y=float, z=float, yaw=float)  # [m], [rad]
+START = record(  # of a robot: its pose, and the least and the greatest that chance may make of it (NaN: it stays)
+    pose=SPOT,
+    low=SPOT,
+    high=SPOT,
+    gap=float,  # how far occupied cells are [m]
+    is_drawn=int,  # whether chance puts it
+    is_ground_bound=int,
+)
+start_at = records.record_at(START)
+_start_at = start_at
 
 
 @kernel
-def put_at_start(state: Array, w: int, start: Array, scene: Scene, key: int) -> None:
+def put_at_start(state: Array, w: int, start: Record, scene: Scene, key: int) -> None:
     """A robot at rest where it starts."""
-    x, y, z, yaw = start[POSE, 0], start[POSE, 1], start[POSE, 2], start[POSE, 3]
-    if start[HOW, IS_DRAWN] > 0.0:
-        new_x, new_y, found = free_place(
-            scene, start[LOW, 0], start[HIGH, 0], start[LOW, 1], start[HIGH, 1], start[HOW, GAP], key
-        )
+    low, high = start.low, start.high
+    x, y, z, yaw = start.pose.x, start.pose.y, start.pose.z, start.pose.yaw
+    if start.is_drawn:
+        new_x, new_y, found = free_place(scene, low.x, high.x, low.y, high.y, start.gap, key)
         turn, height = _uniforms(key, 0, 1)
         if found:
             x, y = new_x, new_y
-        if start[LOW, 2] == start[LOW, 2]:
-            z = start[LOW, 2] + (start[HIGH, 2] - start[LOW, 2]) * height
-        if start[LOW, 3] == start[LOW, 3]:
-            yaw = start[LOW, 3] + (start[HIGH, 3] - start[LOW, 3]) * turn
+        if low.z == low.z:
+            z = low.z + (high.z - low.z) * height
+        if low.yaw == low.yaw:
+            yaw = low.yaw + (high.yaw - low.yaw) * turn
     for row in range(state.shape[0]):
         state[row, w] = 0.0
     robot = _state_at(state, w)
     robot.x, robot.y, robot.z, robot.yaw = x, y, z, _wrap_angle(yaw)
-    if start[HOW, IS_GROUND_BOUND] > 0.0:
+    if start.is_ground_bound:
         robot.z = _ground_height(scene.elevation, scene.cell, x - scene.west, y - scene.south)
 
 
@@ -305,10 +311,10 @@ def settle_all(function: int, fleet: int, worlds: Integers) -> None:
 
 
 @threaded_kernel
-def put_all_at_start(state: Array, start: Array, scene: int, keys: Integers, worlds: Integers) -> None:
+def put_all_at_start(state: Array, start: int, scene: int, keys: Integers, worlds: Integers) -> None:
     for index in range(worlds.shape[0]):
         w = worlds[index]
-        put_at_start(state, w, start, _scene_at(scene, w, start[0]), keys[index])
+        put_at_start(state, w, _start_at(start), _scene_at(scene, w, _floats_at(scene, 0)), keys[index])
 
 
 @threaded_kernel

@@ -10,7 +10,7 @@ import numpy as np
 
 from microsim.batch.batch_columns import Array, Integers, shared
 from microsim.batch.batch_ground import Ground
-from microsim.batch.kernels import GAP, HIGH, HOW, IS_DRAWN, IS_GROUND_BOUND, LOW, POSE
+from microsim.batch.kernels import START
 from microsim.engine.bodies import Body
 from microsim.engine.calls import has_checked
 from microsim.engine.components import Airflow
@@ -46,24 +46,20 @@ class RobotColumns:
         self.row = self._fleet_row()
         self._fleet = self.loops.table(self.row)
         self.fleet_at = address_of(self._fleet)
-        self.start: Array = self.loops.array(self._start())
+        self.start = self.loops.table(self._start())
 
-    def _start(self) -> Array:
-        """(4, 4), see `kernels.put_at_start`."""
-        randomize, pose = self.scenario.randomize, self.settings.start.map_pose
-        found = np.full((4, 4), math.nan)
-        found[POSE] = pose.x, pose.y, pose.z or 0.0, pose.yaw
-        start = randomize.starts.get(self.name) if randomize else None
-        found[HOW, GAP], found[HOW, IS_DRAWN] = 0.0, start is not None
-        found[HOW, IS_GROUND_BOUND] = self.model.is_ground_bound
+    def _start(self) -> Records:
+        pose, chance = self.settings.start.map_pose, self.scenario.randomize
+        row = rows_of(START, pose=(pose.x, pose.y, pose.z or 0.0, pose.yaw), is_ground_bound=self.model.is_ground_bound)
+        start = chance.starts.get(self.name) if chance else None
         if start is not None:
-            found[HOW, GAP] = start.gap_m
-            found[LOW : HIGH + 1, 0], found[LOW : HIGH + 1, 1] = place_spans(pose, start)
-            if start.z is not None and pose.z is not None:
-                found[LOW : HIGH + 1, 2] = start.z
-            if start.yaw is not None:
-                found[LOW : HIGH + 1, 3] = start.yaw
-        return found
+            x, y = place_spans(pose, start)
+            stays = (math.nan, math.nan)
+            z = start.z if start.z is not None and pose.z is not None else stays
+            spans = zip(x, y, z, start.yaw or stays, strict=True)
+            row["low"], row["high"] = spans
+            row["gap"], row["is_drawn"] = start.gap_m, 1
+        return row
 
     def _wind(self, numbers: Mapping[str, float]) -> Airflow:
         wind = self.scenario.wind

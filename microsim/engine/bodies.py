@@ -12,19 +12,19 @@ from microsim.engine import exact
 from microsim.engine.compiled import kernel
 from microsim.engine.geometry import Vector
 from microsim.engine.motion import Motion, mounted_at, turned
-from microsim.engine.records import FLOAT, INT, VEC3, Record, record, record_room
+from microsim.engine.records import VEC3, Record, record, record_room
 
 _sincos = exact.sincos
 _wrap_angle = exact.wrap_angle
 
-MATRIX = (FLOAT, (3, 3))
+MATRIX = (float, (3, 3))
 
-POSE = record(place=VEC3, yaw=FLOAT, roll=FLOAT, pitch=FLOAT)  # [m], [rad]
-BODY = record(center=VEC3, half=VEC3, reach=FLOAT)  # [m] base_link; `reach`: radius about base_link that holds it all
+POSE = record(place=VEC3, yaw=float, roll=float, pitch=float)  # [m], [rad]
+BODY = record(center=VEC3, half=VEC3, reach=float)  # [m] base_link; `reach`: radius about base_link that holds it all
 
 BOX, CYLINDER, TRIANGLE = range(3)
 SOLID = record(
-    kind=INT,
+    kind=int,
     middle=VEC3,  # [m]; of a cylinder and a box
     axes=MATRIX,  # of a box: from its own axes to the map's
     half=VEC3,  # [m] half its size; of a cylinder: its radius, and half its height

@@ -27,7 +27,6 @@ from microsim.engine.compiled import cached_cfunc, is_checked, kernel, plain
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.records import (
     ADDRESS,
-    INT,
     RANGE,
     SPAN,
     VEC3,
@@ -43,18 +42,18 @@ _Maker = TypeVar("_Maker", bound=Callable[..., int])
 # A call of a sensor's kernel: what it is given, then where the engine finds what it fills into `motion`.
 CALL = record(
     function=ADDRESS,  # compiled, and called with the address of this row
-    is_broken=INT,  # 1 after the kernel raised an exception; then it is not called again, and this row stays as it was
+    is_broken=int,  # 1 after the kernel raised an exception; then it is not called again, and this row stays as it was
     settings=SPAN,
     motion=SPAN,
     memory=SPAN,
     scene=ADDRESS,
-    world=INT,
+    world=int,
     table=SPAN,
-    key=INT,
-    tick=INT,
+    key=int,
+    tick=int,
     reading=SPAN,
     seen=ADDRESS,  # the robot's motion, or its column of the state
-    stride=INT,  # [numbers] from one of that column to the next; 0: it is a motion
+    stride=int,  # [numbers] from one of that column to the next; 0: it is a motion
     mount=VEC3,  # [m]
     jumps=RANGE,  # windows of time
 )

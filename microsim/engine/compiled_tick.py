@@ -43,8 +43,6 @@ from microsim.engine.late_readings import COUNT as WAITING
 from microsim.engine.motion import FIELDS, SENSOR_FIELDS
 from microsim.engine.records import (
     ADDRESS,
-    FLOAT,
-    INT,
     RANGE,
     RATIO,
     SPAN,
@@ -76,26 +74,26 @@ DIGEST_BYTES = 32  # before each tick's messages there is room for the digest of
 NS_PER_S = 1_000_000_000
 
 OUTPUT = record(
-    due=INT,  # [tick]
+    due=int,  # [tick]
     period=RATIO,  # [ticks]
     calls=RANGE,  # that fill its reading
     message=SPAN,  # encoded; 0: Python makes it. Bytes of a late reading are not in it
-    message_bytes=INT,  # of the message with its reading
+    message_bytes=int,  # of the message with its reading
     slots=RANGE,  # which bring the reading into the message
     name=SPAN,  # as in transcripts
     dropouts=RANGE,  # windows of time
-    dropped=INT,
-    sent=INT,
-    head_bytes=INT,  # of `message`, before a late reading
-    tail_bytes=INT,  # after it
+    dropped=int,
+    sent=int,
+    head_bytes=int,  # of `message`, before a late reading
+    tail_bytes=int,  # after it
     late=ADDRESS,  # of its queue; 0: it is sent at once
 )
 SLOT = record(
     numbers=SPAN,  # of a reading
     target=ADDRESS,  # in the message
-    number_bytes=INT,  # of a number there; 0: it is the stamp
+    number_bytes=int,  # of a number there; 0: it is the stamp
 )
-WINDOW = record(first=FLOAT, end=FLOAT, offset=VEC3)  # [ticks], by how much a sensor jumps meanwhile [m]
+WINDOW = record(first=float, end=float, offset=VEC3)  # [ticks], by how much a sensor jumps meanwhile [m]
 TICK = record(  # what a tick works on
     robots=ADDRESS,  # `fleet_loops.ROBOTS`
     outputs=SPAN,  # in the order of sending
@@ -104,8 +102,8 @@ TICK = record(  # what a tick works on
     windows=SPAN,
     trackers=SPAN,  # calls of every tick
     length=RATIO,  # of a tick [ns]
-    room=INT,  # [bytes] that a tick has at most, without late outputs
-    lates=INT,  # how many late outputs there are
+    room=int,  # [bytes] that a tick has at most, without late outputs
+    lates=int,  # how many late outputs there are
 )
 
 _outputs_in, _calls_in, _slots_in, _windows_in = (records_in(each) for each in (OUTPUT, CALL, SLOT, WINDOW))

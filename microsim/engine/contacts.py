@@ -28,9 +28,7 @@ from microsim.engine.components import COMMON
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.records import (
     ADDRESS,
-    FLOAT,
     GRID,
-    INT,
     SPAN,
     VEC3,
     Record,
@@ -57,62 +55,62 @@ MOST_KEPT = 4  # rows of a robot's own that stay as they were
 
 MOVER = record(  # a robot
     state=ADDRESS,  # its column, in world 0
-    step=INT,  # [numbers] from one row to the next
-    is_ground_bound=INT,
-    stops_at_cells=INT,  # by itself
-    zeroed=INT,  # a bit for each row that is 0 after something stopped it
-    kept=INT,  # a bit for each row that then stays as it was
+    step=int,  # [numbers] from one row to the next
+    is_ground_bound=int,
+    stops_at_cells=int,  # by itself
+    zeroed=int,  # a bit for each row that is 0 after something stopped it
+    kept=int,  # a bit for each row that then stays as it was
     body=BODY,
 )
 PATH = record(  # of a robot in a tick
     start=POSE,
     velocity=VEC3,  # before the tick
-    kept=(FLOAT, (MOST_KEPT,)),
+    kept=(float, (MOST_KEPT,)),
     end=POSE,
-    obstacle=INT,  # which it touches, counted from 1: what stopped it, or the first; 0: none
+    obstacle=int,  # which it touches, counted from 1: what stopped it, or the first; 0: none
 )
-OUTLINE = record(half_x=FLOAT, half_y=FLOAT, is_round=FLOAT, base_m=FLOAT, height_m=FLOAT)  # of an obstacle [m]
+OUTLINE = record(half_x=float, half_y=float, is_round=float, base_m=float, height_m=float)  # of an obstacle [m]
 OUTLINE_SIZE = OUTLINE.itemsize // 8
-PLACE = record(x=FLOAT, y=FLOAT, is_there=FLOAT)  # of an obstacle's middle
-HEIGHTS = record(ceiling=FLOAT, lowest=FLOAT)  # above the first [m] there is no obstacle, below the second no ground
+PLACE = record(x=float, y=float, is_there=float)  # of an obstacle's middle
+HEIGHTS = record(ceiling=float, lowest=float)  # above the first [m] there is no obstacle, below the second no ground
 CORNERS = record(corners=MATRIX)  # of a triangle
 BUCKETS = record(  # a mesh, by squares of the ground
     triangles=ADDRESS,
     starts=SPAN,  # where those of a square begin in `items`, rows from the south
     items=SPAN,  # numbers of triangles
-    west=FLOAT,
-    south=FLOAT,
-    width=FLOAT,  # of a square [m]
-    columns=INT,
-    rows=INT,
-    lowest=FLOAT,
-    highest=FLOAT,
+    west=float,
+    south=float,
+    width=float,  # of a square [m]
+    columns=int,
+    rows=int,
+    lowest=float,
+    highest=float,
 )
-EVENT = record(tick=INT, robot=INT, code=INT)  # a contact that began
+EVENT = record(tick=int, robot=int, code=int)  # a contact that began
 EVENTS = 256  # that are kept until they are read
 CONTACTS = record(
     remember=ADDRESS,  # compiled for a single world, and called with the address of this record
     settle=ADDRESS,
-    tick=INT,  # of the call
+    tick=int,  # of the call
     movers=SPAN,
-    has_bodies=INT,  # else only what stops robots by itself counts
-    stops_all=INT,
+    has_bodies=int,  # else only what stops robots by itself counts
+    stops_all=int,
     touched=ADDRESS,  # (robots, words + 2, worlds), see `_touched_at`
-    words=INT,  # of 63 bits
-    worlds=INT,  # at most
+    words=int,  # of 63 bits
+    worlds=int,  # at most
     scene=ADDRESS,
     outlines=SPAN,
-    outlines_step=INT,  # [bytes] from one world's to the next; 0: shared
+    outlines_step=int,  # [bytes] from one world's to the next; 0: shared
     places=ADDRESS,
-    places_step=INT,
+    places_step=int,
     heights=ADDRESS,
-    heights_step=INT,
+    heights_step=int,
     kinds=GRID,  # what occupies a cell, where it is not an obstacle
     mesh=BUCKETS,
     paths=ADDRESS,  # where a single world works
     marks=SPAN,
     events=SPAN,
-    begun=INT,  # contacts since the events were read
+    begun=int,  # contacts since the events were read
 )
 
 contacts_at = record_at(CONTACTS)

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from microsim.engine.bodies import Body
 from microsim.engine.calls import PLANE_SIZE, BrokenKernelError, Rows, call_now, has_checked, raise_broken, scene_row
-from microsim.engine.components import CONTACTS, YAW, RobotModel, X, Y, Z
+from microsim.engine.columns import column_at, column_in
+from microsim.engine.components import COMMON, RobotModel
 from microsim.engine.contact_tables import Contacts, Mover
 from microsim.engine.exact import wrap_angle
 from microsim.engine.geometry import Array
@@ -17,6 +18,8 @@ from microsim.engine.motion import FIELDS, Motion
 from microsim.engine.records import Record, Records, address_of, grid_of, rows_of, span_of
 from microsim.engine.robot_loops import COPY, FLEET, ROBOTS, advance_address, look, move, settle_address
 from microsim.engine.world import World
+
+_state_at, _state_in = column_at(COMMON), column_in(COMMON)
 
 
 @dataclass
@@ -158,7 +161,8 @@ class Physics:
 
     def distance(self, first: str, second: str) -> float:
         (a, i), (b, j) = self.home[first], self.home[second]
-        dx, dy, dz = (float(a.state[row, i] - b.state[row, j]) for row in (X, Y, Z))
+        one, two = _state_at(a.state, i), _state_at(b.state, j)
+        dx, dy, dz = one.x - two.x, one.y - two.y, one.z - two.z
         return float(np.sqrt(dx * dx + dy * dy + dz * dz))
 
     def memory(self) -> Any:
@@ -182,12 +186,14 @@ def put(model: RobotModel, column: Array, world: World, x: float, y: float, z: f
 
     Not so the age of its command, since an old one would come to life again, and the number of its contacts.
     """
-    kept = [CONTACTS] if model.age_row is None else [CONTACTS, model.age_row]
-    values = column[kept]
+    robot, age = _state_in(column), model.age_row
+    contacts, ticks = robot.contacts, None if age is None else column[age]
     column[:] = 0.0
-    column[kept] = values
-    column[X], column[Y], column[YAW] = x, y, wrap_angle(yaw)
-    column[Z] = world.ground(x, y) if model.is_ground_bound else z
+    robot.contacts = contacts
+    if age is not None:
+        column[age] = ticks
+    robot.x, robot.y, robot.yaw = x, y, wrap_angle(yaw)
+    robot.z = world.ground(x, y) if model.is_ground_bound else z
 
 
 def settle_on_ground(fleet: Fleet, world: World) -> None:

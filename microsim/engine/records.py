@@ -43,13 +43,16 @@ types.Record.mangling_args = property(_name_of_form)  # type: ignore[method-assi
 def record(**fields: Any) -> np.dtype[Any]:
     """The dtype of a row of numbers, arrays of numbers and other records; all of them have 8 bytes, or parts that do.
 
-    >>> CALL = record(key=INT, mount=VEC3)
+    >>> CALL = record(key=int, mount=VEC3)
     >>> calls = np.zeros(3, CALL)
     >>> calls[1].mount[2] = 0.5
     """
     taken = [name for name in fields if hasattr(np.record, name)]
     assert not taken, f"NumPy's rows have {taken} themselves: uncompiled code would read those, not the fields"
-    columns = [(name, *(kind if isinstance(kind, tuple) else (kind,))) for name, kind in fields.items()]
+    sizes = {int: np.int64, float: np.float64}
+    columns = [
+        (name, *(kind if isinstance(kind, tuple) else (sizes.get(kind, kind),))) for name, kind in fields.items()
+    ]
     found = np.dtype((np.record, np.dtype(columns, align=True)))
     assert found.itemsize % 8 == 0, found
     return found

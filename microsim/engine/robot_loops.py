@@ -21,28 +21,28 @@ from microsim.engine.components import COMMON, RobotModel
 from microsim.engine.contacts import CONTACTS
 from microsim.engine.geometry import Array, ground_height
 from microsim.engine.motion import FIELDS
-from microsim.engine.records import ADDRESS, GRID, INT, SPAN, record, record_at, records_in
+from microsim.engine.records import ADDRESS, GRID, SPAN, record, record_at, records_in
 
 # A call that moves robots of one model, one per column of `state`: those from `begin` to `end`.
 FLEET = record(
     function=ADDRESS,  # compiled, and called with the address of this row
-    is_broken=INT,  # as of `calls.CALL`
+    is_broken=int,  # as of `calls.CALL`
     state=GRID,
     command=GRID,
     parameters=GRID,  # with one column where all robots have the same
     keys=ADDRESS,
     scene=ADDRESS,
     motions=ADDRESS,  # what `motion.observe` writes, a row each
-    needs_tick=INT,  # whether the number of the tick matters to any of them
-    begin=INT,
-    end=INT,
-    world=INT,
-    tick=INT,
-    ticks=INT,
+    needs_tick=int,  # whether the number of the tick matters to any of them
+    begin=int,
+    end=int,
+    world=int,
+    tick=int,
+    ticks=int,
     many=ADDRESS,  # the function for many columns; 0: none
     traces=GRID,  # what that notes: `TRACE`
 )
-COPY = record(source=ADDRESS, bytes=INT, target=ADDRESS, end=ADDRESS)  # after each tick, while there is room
+COPY = record(source=ADDRESS, bytes=int, target=ADDRESS, end=ADDRESS)  # after each tick, while there is room
 ROBOTS = record(fleets=SPAN, contacts=ADDRESS, copies=SPAN)  # of a world
 
 _copy, _call, _address, _float_grid_at = _calls.copy, _calls.call, _calls.table_address, _calls.float_grid_at
