@@ -1,4 +1,4 @@
-"""What a run sends, as tables of numbers, and the compiled loops over them: whole ticks without Python.
+"""What a run sends, as tables of records, and how they are worked through in a tick, without Python (`tick`).
 
 An output is a row: when it is due, which calls fill its reading, and the message into which the reading is written.
 The rows are in the order of sending. Python rows (a LiDAR, a plug-in without a kernel) have no calls: the loop stops
@@ -56,7 +56,6 @@ from microsim.engine.records import (
     rows_of,
     span_of,
 )
-from microsim.engine.robot_loops import look, move
 from microsim.engine.timekeeper import Clock, Trigger
 
 _copy, _call, _room, _table_address = _calls.copy, _calls.call, _calls.room, _calls.table_address
@@ -95,7 +94,7 @@ SLOT = record(
 )
 WINDOW = record(first=float, end=float, offset=VEC3)  # [ticks], by how much a sensor jumps meanwhile [m]
 TICK = record(  # what a tick works on
-    robots=ADDRESS,  # `fleet_loops.ROBOTS`
+    robots=ADDRESS,  # `tick.ROBOTS`
     outputs=SPAN,  # in the order of sending
     calls=SPAN,
     slots=SPAN,
@@ -106,7 +105,8 @@ TICK = record(  # what a tick works on
     lates=int,  # how many late outputs there are
 )
 
-_outputs_in, _calls_in, _slots_in, _windows_in = (records_in(each) for each in (OUTPUT, CALL, SLOT, WINDOW))
+outputs_in, calls_in, slots_in, windows_in = (records_in(each) for each in (OUTPUT, CALL, SLOT, WINDOW))
+_outputs_in, _calls_in, _slots_in, _windows_in = outputs_in, calls_in, slots_in, windows_in
 _tick_at = record_at(TICK)
 
 
@@ -257,50 +257,12 @@ def sense(tables: int, first: int, end: int, tick: int, stamp_ns: int, buffer: i
 
 
 @kernel
-def begin_tick(tables: int, tick: int) -> None:
-    """Move to the next tick; then what sensors keep track of from tick to tick."""
-    robots = _tick_at(tables).robots
-    move(robots, tick, 1)
-    look(robots)
-    track(tables, tick + 1)
-
-
-@kernel
-def track(tables: int, tick: int) -> None:
-    now = _tick_at(tables)
-    calls, windows, trackers = _calls_in(now.calls), _windows_in(now.windows), _integers_in(now.trackers)
-    for k in range(trackers.shape[0]):
-        invoke(calls[trackers[k]], windows, tick)
-
-
-@kernel
 def invoke_for(tables: int, output: int, tick: int) -> None:
     """Fill in an output's reading as it is now."""
     now = _tick_at(tables)
     calls, windows, made_by = _calls_in(now.calls), _windows_in(now.windows), _outputs_in(now.outputs)[output].calls
     for c in range(made_by.first, made_by.end):
         invoke(calls[c], windows, tick)
-
-
-@kernel
-def run_ticks(tables: int, tick: int, end: int, buffer: Grid, ends: Rows) -> tuple[int, int, int]:
-    """Whole ticks, until `end`, or until the buffer might not hold another; `ends`: where the messages of each end.
-
-    Gives the tick that is reached, how many ticks that is, and how many bytes the next one needs.
-    """
-    now = _tick_at(tables)
-    outputs, position, done, needed, start = _outputs_in(now.outputs), 0, 0, 0, buffer.ctypes.data
-    while tick < end and done < ends.shape[0]:
-        needed = now.room + (late_room(outputs, tick + 1) if now.lates else 0)
-        if position + needed > buffer.shape[0]:
-            break
-        begin_tick(tables, tick)
-        tick += 1
-        stamp_ns = _multiple(now.length.whole, now.length.rest, now.length.parts, tick)
-        position = sense(tables, 0, outputs.shape[0], tick, stamp_ns, start, position + DIGEST_BYTES)
-        ends[done] = position
-        done += 1
-    return tick, done, needed
 
 
 # ---- making the tables -----------------------------------------------------------------------------------------------
@@ -410,7 +372,7 @@ class Tables:
         scene: Rows,
         clock: Clock,
     ) -> None:
-        """None stands for an output that Python makes. `robots`: address of their `fleet_loops.ROBOTS`."""
+        """None stands for an output that Python makes. `robots`: address of their `tick.ROBOTS`."""
         self.outputs, self._scene = outputs, scene
         self._calls: list[Call] = []
         self._slots: list[tuple[Slot, int]] = []  # with the address of the message

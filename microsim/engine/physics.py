@@ -16,7 +16,8 @@ from microsim.engine.exact import wrap_angle
 from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, Motion
 from microsim.engine.records import Record, Records, address_of, grid_of, rows_of, span_of
-from microsim.engine.robot_loops import COPY, FLEET, ROBOTS, advance_address, look, move, settle_address
+from microsim.engine.robot_loops import FLEET, advance_address, settle_address
+from microsim.engine.tick import COPY, ROBOTS, look, move
 from microsim.engine.world import World
 
 _state_at, _state_in = column_at(COMMON), column_in(COMMON)

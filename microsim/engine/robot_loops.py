@@ -1,7 +1,7 @@
 """Who moves robots: the loops over columns, ticks and SIMD blocks, around what a model does in one tick of one robot.
 
 An entry below is compiled for each model, with the model's kernels and the names of its numbers. It is called by the
-address of a `FLEET` row: by `move` in a single world, and by `batch.kernels` in many. GPUs have loops of their own
+address of a `FLEET` row: by `tick.move` in a single world, and by `batch.kernels` in many. GPUs have loops of their own
 (`batch.cuda_kernels`) around the same kernels.
 """
 
@@ -12,16 +12,13 @@ from typing import Any
 import numpy as np
 
 from microsim.engine import calls as _calls
-from microsim.engine import motion as _motion
 from microsim.engine import records as _records
 from microsim.engine.calls import TRACE, entry_address, kept_address, plain_record_at
 from microsim.engine.columns import Column, column_at
-from microsim.engine.compiled import inlined, kernel
+from microsim.engine.compiled import inlined
 from microsim.engine.components import COMMON, RobotModel
-from microsim.engine.contacts import CONTACTS
 from microsim.engine.geometry import Array, ground_height
-from microsim.engine.motion import FIELDS
-from microsim.engine.records import ADDRESS, GRID, SPAN, record, record_at, records_in
+from microsim.engine.records import ADDRESS, GRID, record, record_at
 
 # A call that moves robots of one model, one per column of `state`: those from `begin` to `end`.
 FLEET = record(
@@ -42,13 +39,8 @@ FLEET = record(
     many=ADDRESS,  # the function for many columns; 0: none
     traces=GRID,  # what that notes: `TRACE`
 )
-COPY = record(source=ADDRESS, bytes=int, target=ADDRESS, end=ADDRESS)  # after each tick, while there is room
-ROBOTS = record(fleets=SPAN, contacts=ADDRESS, copies=SPAN)  # of a world
-
-_copy, _call, _address, _float_grid_at = _calls.copy, _calls.call, _calls.table_address, _calls.float_grid_at
-_observe, _address_of_record, _float_grid_in = _motion.observe, _records.address_of_record, _records.float_grid_in
-_robots_at, _contacts_at, fleet_at = record_at(ROBOTS), record_at(CONTACTS), record_at(FLEET)
-_fleets_in, _copies_in = records_in(FLEET), records_in(COPY)
+_copy, _address = _calls.copy, _calls.table_address
+fleet_at = record_at(FLEET)
 _state_at, _trace_at = column_at(COMMON), column_at(TRACE)
 scene_at, integers_at, floats_at, float_grid_in = (
     _calls.scene_at, _calls.integers_at, _calls.floats_at, _records.float_grid_in,
@@ -59,39 +51,6 @@ room = _calls.room
 BLOCK = 64  # columns that are moved side by side: they stay in the processor's first cache
 _UPRIGHT = COMMON.index("roll")  # rows before it can change of robots that never lean
 _COMMON = len(COMMON)
-
-
-# ---- a single world --------------------------------------------------------------------------------------------------
-
-
-@kernel
-def move(robots: int, tick: int, ticks: int) -> None:
-    """Every robot from `tick` on by `ticks`, tick by tick: they touch each other. `robots`: address of `ROBOTS`."""
-    here = _robots_at(robots)
-    fleets, copies, contacts = _fleets_in(here.fleets), _copies_in(here.copies), _contacts_at(here.contacts)
-    for k in range(tick, tick + ticks):
-        _call(contacts.remember, here.contacts)
-        for f in range(fleets.shape[0]):
-            fleet = fleets[f]
-            if fleet.is_broken == 0:
-                fleet.tick, fleet.ticks = k, 1
-                _call(fleet.function, _address_of_record(fleet))
-        contacts.tick = k
-        _call(contacts.settle, here.contacts)
-        for c in range(copies.shape[0]):
-            row = copies[c]
-            if row.target < row.end:
-                _copy(row.target, row.source, row.bytes)
-                row.target += row.bytes
-
-
-@kernel
-def look(robots: int) -> None:
-    """Bring every robot's motion up to date."""
-    fleets = _fleets_in(_robots_at(robots).fleets)
-    for f in range(fleets.shape[0]):
-        fleet = fleets[f]
-        _observe(_float_grid_in(fleet.state), _float_grid_at(fleet.motions, fleet.state.columns, FIELDS))
 
 
 # ---- a model ---------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""The tick, on one page.
+"""A world from tick to tick: what Python does before, between and after compiled ticks (`tick`).
 
-Everything a world does happens here, in this order, driven by nothing but the tick number and the inputs taken. Ticks
-that need no Python run in one compiled call (`compiled_tick.run_ticks`); the others run here, piece by piece.
+Everything happens in the order of `Schedule.step`, driven by nothing but the tick number and the inputs taken. Ticks
+that need no Python run in one compiled call; the others run here, piece by piece, through the same functions.
 """
 
 import math
@@ -12,12 +12,13 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from microsim.engine.calls import BrokenKernelError, Rows
-from microsim.engine.compiled_tick import Tables, begin_tick, invoke_for, run_ticks, sense, track
+from microsim.engine.compiled_tick import Tables, invoke_for, sense
 from microsim.engine.contacts import SCENERY
 from microsim.engine.faults import Health
 from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Output
 from microsim.engine.radio import RadioNetwork
+from microsim.engine.tick import begin_tick, run_ticks, track
 from microsim.engine.timekeeper import NS_PER_S, Clock
 
 CHUNK = 256  # ticks at most that are run in one call
