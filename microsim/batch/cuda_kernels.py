@@ -127,7 +127,7 @@ def quiet_loop(robots: tuple[tuple[Any, ...], ...]) -> Callable[..., None]:
     Where something does or did, the world stays as it was, and is `left` to `move_loop`.
     """
     take, move, quiet, put = _robots_of(robots)
-    rows, inputs, parameters = (sum(each[k] for each in robots) for k in (2, 3, 4))
+    rows, inputs, parameters = (max(sum(each[k] for each in robots), 1) for k in (2, 3, 4))
     count_of = len(robots)
 
     def loop(count: int, fleets: int, contacts: int, tick: int, ticks: int, left: int) -> None:
@@ -157,7 +157,7 @@ def quiet_loop(robots: tuple[tuple[Any, ...], ...]) -> Callable[..., None]:
 def move_loop(robots: tuple[tuple[Any, ...], ...], marks: int) -> Callable[..., None]:
     """All robots of a world, and what they touch, tick after tick, in memory of the thread's own."""
     take, move, _, put = _robots_of(robots)
-    rows, inputs, parameters = (sum(each[k] for each in robots) for k in (2, 3, 4))
+    rows, inputs, parameters = (max(sum(each[k] for each in robots), 1) for k in (2, 3, 4))
     places = tuple(sum(each[2] for each in robots[:r]) for r in range(len(robots)))
     count_of, record_numbers, mover_numbers = len(robots), CONTACTS.itemsize // 8, len(robots) * MOVER.itemsize // 8
 

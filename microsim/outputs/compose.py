@@ -125,8 +125,8 @@ def _fleet(scenario: Scenario, seed: int, world: World, clock: Clock, model: Rob
         with plugin_errors(f"robot {name}", type(robot)):
             parameters.append(model.numbers(robot, air, clock.dt))
     keys = [stream_key(seed, f"{name}/air/gust") for name in names]
-    columns = np.array(list(zip_longest(*parameters, fillvalue=0.0)), np.float64)  # paths of actors differ in length
-    fleet = make_fleet(model, names, states, columns, keys)
+    columns = list(zip_longest(*parameters, fillvalue=0.0))  # paths of actors differ in length
+    fleet = make_fleet(model, names, states, np.array(columns, np.float64).reshape(-1, len(names)), keys)
     with plugin_errors(f"robot model {model.name}", type(scenario.robots[names[0]])):
         settle_on_ground(fleet, world)
     return fleet

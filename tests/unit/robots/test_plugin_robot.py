@@ -175,7 +175,7 @@ def test_commands_for_many_columns_are_taken_at_once() -> None:
     fleet = sim._schedule.physics.home["sled"][0]
     fleet.take(slice(1, 3), [[1.0, 2.0]])
     assert fleet.command.tolist() == [[0.0, 1.0, 2.0]]
-    assert fleet.state[sim.model("sled").command_age].tolist() == [5.0, 0.0, 0.0]
+    assert fleet.state[sim.model("sled").age_row].tolist() == [5.0, 0.0, 0.0]
     assert isinstance(fleet.command, np.ndarray)
 
 
