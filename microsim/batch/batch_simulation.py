@@ -296,7 +296,7 @@ class BatchSimulation:
 
         A column with NaN or infinity is ignored and counted; values beyond the limits are clamped.
         """
-        return self._robot(robot).handed_in[:, : self.n]
+        return self._robot(robot).new_command[:, : self.n]
 
     def inputs(self, robot: str) -> tuple[str, ...]:
         return self._robot(robot).model.inputs

@@ -45,11 +45,11 @@ _address_of_record = records.address_of_record
 
 
 def take_loop() -> Callable[..., None]:
-    def loop(count: int, handed_in: int, fleet: int, age: int, ignored: int) -> None:
+    def loop(count: int, new_command: int, fleet: int, age: int, ignored: int) -> None:
         w = cuda.grid(1)
         if w < count:
             row = _fleet_at(fleet)
-            given = _float_grid_at(handed_in, row.command.rows, row.command.columns)
+            given = _float_grid_at(new_command, row.command.rows, row.command.columns)
             taken, state = _float_grid_in(row.command), _float_grid_in(row.state)
             _take_command(given, taken, state, age, _integers_at(ignored, count), w)
 

@@ -96,7 +96,7 @@ class CudaLoops:
 
     def take(self, robot: RobotColumns, begin: int, end: int) -> None:
         age = -1 if robot.model.age_row is None else robot.model.age_row
-        self.launch(end, take_loop, (), address_of(robot.handed_in), robot.fleet_at, age, address_of(robot.ignored))
+        self.launch(end, take_loop, (), address_of(robot.new_command), robot.fleet_at, age, address_of(robot.ignored))
 
     def move(self, batch: BatchSimulation, ticks: int, begin: int, end: int) -> None:
         robots = tuple(_shape_of(robot) for robot in batch.movers)
@@ -159,7 +159,7 @@ class CudaLoops:
 
 
 def _shape_of(robot: RobotColumns) -> tuple[Any, ...]:
-    model, arrays = robot.model, (robot.state, robot.in_force, robot.parameters)
+    model, arrays = robot.model, (robot.state, robot.active_command, robot.parameters)
     return model.advance, (model.row_names, model.inputs, model.parameter_names), *[each.shape[0] for each in arrays]
 
 

@@ -61,7 +61,7 @@ class HostLoops:
     def take(self, robot: RobotColumns, begin: int, end: int) -> None:
         """Apply the commands that were sent."""
         age = -1 if robot.model.age_row is None else robot.model.age_row
-        kernels.take_commands(robot.handed_in, robot.in_force, robot.state, age, robot.ignored, begin, end)
+        kernels.take_commands(robot.new_command, robot.active_command, robot.state, age, robot.ignored, begin, end)
 
     def move(self, batch: BatchSimulation, ticks: int, begin: int, end: int) -> None:
         """All robots of these worlds, and what they touch."""

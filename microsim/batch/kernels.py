@@ -86,35 +86,35 @@ CALL_BYTES = CALL.itemsize
 
 @threaded_kernel
 def take_commands(
-    handed_in: Array, in_force: Array, state: Array, age: int, ignored: Integers, begin: int, end: int
+    new_command: Array, active_command: Array, state: Array, age: int, ignored: Integers, begin: int, end: int
 ) -> None:
     """Put commands into force; one with NaN or infinity is ignored as a whole. `age`: row of the state, or -1."""
     for first in range(begin, end, BLOCK):
         last, bad = min(first + BLOCK, end), 0
-        for k in range(handed_in.shape[0]):
+        for k in range(new_command.shape[0]):
             for i in range(first, last):
-                bad += 0 if abs(handed_in[k, i]) < math.inf else 1
+                bad += 0 if abs(new_command[k, i]) < math.inf else 1
         if bad:
             for i in range(first, last):
-                take_command(handed_in, in_force, state, age, ignored, i)
+                take_command(new_command, active_command, state, age, ignored, i)
             continue
-        for k in range(handed_in.shape[0]):
-            _copy(_table_address(in_force[k, first:]), _table_address(handed_in[k, first:]), 8 * (last - first))
+        for k in range(new_command.shape[0]):
+            _copy(_table_address(active_command[k, first:]), _table_address(new_command[k, first:]), 8 * (last - first))
         for i in range(first, last if age >= 0 else first):
             state[age, i] = 0.0
 
 
 @kernel
-def take_command(handed_in: Array, in_force: Array, state: Array, age: int, ignored: Integers, i: int) -> None:
+def take_command(new_command: Array, active_command: Array, state: Array, age: int, ignored: Integers, i: int) -> None:
     """Of one world."""
     is_good = True
-    for k in range(handed_in.shape[0]):
-        is_good = is_good and math.isfinite(handed_in[k, i])
+    for k in range(new_command.shape[0]):
+        is_good = is_good and math.isfinite(new_command[k, i])
     if not is_good:
         ignored[i] += 1
         return
-    for k in range(handed_in.shape[0]):
-        in_force[k, i] = handed_in[k, i]
+    for k in range(new_command.shape[0]):
+        active_command[k, i] = new_command[k, i]
     if age >= 0:
         state[age, i] = 0.0
 

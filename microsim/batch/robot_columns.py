@@ -32,8 +32,8 @@ class RobotColumns:
         self.loops = ground.loops
         xp, width = self.loops.xp, self.loops.width_for(n)
         self.state: Array = xp.zeros((self.model.rows, width))
-        self.handed_in: Array = xp.zeros((len(self.model.inputs), width))
-        self.in_force: Array = xp.zeros_like(self.handed_in)
+        self.new_command: Array = xp.zeros((len(self.model.inputs), width))
+        self.active_command: Array = xp.zeros_like(self.new_command)
         self.keys: Integers = xp.zeros(width, np.int64)
         self.ignored: Integers = xp.zeros(width, np.int64)
         written = scenario.randomize.values if scenario.randomize else {}
@@ -74,7 +74,7 @@ class RobotColumns:
 
     def reset(self, worlds: Integers, seeds: Integers) -> None:
         self.keys[worlds] = self.loops.stream_keys(seeds, f"{self.name}/air/gust")
-        self.handed_in[:, worlds] = self.in_force[:, worlds] = 0.0
+        self.new_command[:, worlds] = self.active_command[:, worlds] = 0.0
         self.ignored[worlds] = 0
         self._draw_parameters(worlds, seeds)
         self.loops.put_at_start(self, worlds, self.loops.stream_keys(seeds, start_stream(self.name)))
@@ -115,7 +115,7 @@ class RobotColumns:
         self.has_checked = has_checked((one, many))
         width = parameters.shape[1] if parameters.strides[1] else 1
         return rows_of(
-            FLEET, function=one, many=many, state=grid_of(self.state), command=grid_of(self.in_force),
+            FLEET, function=one, many=many, state=grid_of(self.state), command=grid_of(self.active_command),
             parameters=(address_of(parameters), parameters.shape[0], width), keys=address_of(self.keys),
             scene=address_of(self.ground.scene),
         )  # fmt: skip
@@ -124,8 +124,8 @@ class RobotColumns:
         """All that makes up its worlds, with the axis of the worlds."""
         found: dict[str, tuple[Any, int]] = {
             "state": (self.state, 1),
-            "handed_in": (self.handed_in, 1),
-            "in_force": (self.in_force, 1),
+            "new_command": (self.new_command, 1),
+            "active_command": (self.active_command, 1),
             "keys": (self.keys, 0),
             "ignored": (self.ignored, 0),
         }

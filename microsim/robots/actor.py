@@ -179,7 +179,7 @@ class Actor(Robot):
 
     position: ClassVar[int] = 5
     follower: ClassVar[str] = "fly"
-    key_that_starts: ClassVar[str] = "path"
+    start_key: ClassVar[str] = "path"
     absent_when_null: ClassVar[tuple[str, ...]] = ("size", "splats")
 
     model: Literal["actor"] = Field("actor", description="A person, vehicle or shape that moves by itself.")
