@@ -37,7 +37,7 @@ from microsim.engine.calls import (
 from microsim.engine.columns import column_at
 from microsim.engine.compiled import inlined, kernel, threaded_kernel
 from microsim.engine.compiled_tick import WINDOW
-from microsim.engine.components import COMMON, COMMON_ROWS, ROLL
+from microsim.engine.components import COMMON
 from microsim.engine.contacts import CONTACTS, PATH
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.records import ADDRESS, RANGE, Record, Records, record
@@ -61,7 +61,7 @@ _remember, _settle, _find_quiet = _contacts.remember, _contacts.settle, _contact
 _uniforms = noise.uniforms
 _note_distance = robot_loops.note_distance
 
-_TRACE_ROWS = len(TRACE)
+_TRACE_ROWS, _COMMON, _UPRIGHT = len(TRACE), len(COMMON), robot_loops.UPRIGHT
 _FEW = 8  # fewer columns than these are moved one by one
 _AHEAD = 512  # worlds that run ahead together: what is kept of them stays in the processor's second cache
 
@@ -210,8 +210,8 @@ def _numbers(rows: Records) -> int:
 
 @inlined
 def _rows_kept(row: Record) -> tuple[int, int, int]:
-    """Of a robot's state: before the first and from the second on; then of its command. See `RobotModel`."""
-    return (ROLL, COMMON_ROWS, 0) if row.many else (row.state.rows, row.state.rows, row.command.rows)
+    """Of a robot's state: before the first and from the second on; then of its command. See `SideBySide`."""
+    return (_UPRIGHT, _COMMON, 0) if row.many else (row.state.rows, row.state.rows, row.command.rows)
 
 
 @kernel

@@ -8,26 +8,25 @@ from typing import Any
 
 from microsim.engine.geometry import Vector
 
-# Every robot's state is a column of numbers that begins with these rows, so that sensors need not know its model.
-# Position is that of base_link in the map frame; velocity and acceleration are what it really did in the last tick,
-# wind and collisions included, in map axes.
-X, Y, Z, YAW = 0, 1, 2, 3  # [m] [m] [m] [rad]
-VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW_RATE = 4, 5, 6, 7  # [m/s] [m/s] [m/s] [rad/s]
-ACCELERATION_X, ACCELERATION_Y, ACCELERATION_Z = 8, 9, 10  # [m/s^2]
-ROLL, PITCH = 11, 12  # [rad] of Rz(yaw) Ry(pitch) Rx(roll); 0 for drones and rovers
-ROLL_RATE, PITCH_RATE = 13, 14  # [rad/s]
-STOPPED = 15  # 1 where something stopped the robot in the last tick; a kernel that stops at occupied cells sets it
-CONTACTS = 16  # contacts that have begun since the start, see `contacts`
-TOUCHING = 17  # things that the robot touches now
-COMMON_ROWS = 18
+# Every robot's state is a column of numbers that begins with these, so that sensors need not know its model. Position
+# is that of base_link in the map frame; velocity and acceleration are what it really did in the last tick, wind and
+# collisions included, in map axes.
+COMMON = (
+    *("x", "y", "z", "yaw"),  # [m] [m] [m] [rad]
+    *("velocity_x", "velocity_y", "velocity_z", "yaw_rate"),  # [m/s] [m/s] [m/s] [rad/s]
+    *("acceleration_x", "acceleration_y", "acceleration_z"),  # [m/s^2]
+    *("roll", "pitch"),  # [rad] of Rz(yaw) Ry(pitch) Rx(roll); 0 for drones and rovers
+    *("roll_rate", "pitch_rate"),  # [rad/s]
+    "is_stopped",  # 1 where something stopped it in the last tick; a model that stops at occupied cells sets it
+    "contacts",  # that have begun since the start, see `contacts`
+    "touching",  # how many things it touches now
+)
 
-COMMON = (  # the same by name, for `columns`
-    "x", "y", "z", "yaw",
-    "velocity_x", "velocity_y", "velocity_z", "yaw_rate",
-    "acceleration_x", "acceleration_y", "acceleration_z",
-    "roll", "pitch", "roll_rate", "pitch_rate",
-    "is_stopped", "contacts", "touching",
-)  # fmt: skip
+# Their rows, for those who look at states as arrays; kernels use names.
+X, Y, Z, YAW, VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW_RATE = range(8)
+ACCELERATION_X, ACCELERATION_Y, ACCELERATION_Z, ROLL, PITCH, ROLL_RATE, PITCH_RATE = range(8, 15)
+CONTACTS, TOUCHING = COMMON.index("contacts"), COMMON.index("touching")
+COMMON_ROWS = len(COMMON)
 
 TWIST_FIELDS = ("linear.x", "linear.y", "linear.z", "angular.z")  # of a Twist: what can be an input
 GRAVITY = 9.80665  # [m/s^2]
@@ -52,8 +51,8 @@ class FixedMount:
 class SideBySide:
     """How many robots of a model move at once, in SIMD: the ticks of `RobotModel.advance` in steps, with its bits.
 
-    For models that never lean, change no command, and stop only where `advance` does. A drone and a rover with it take
-    a third of the time in 1024 worlds: 8.5 ns a tick for both, without it 26.
+    For models that never lean, change no command, and stop only where `advance` does. With it, a drone and a rover in
+    1024 worlds take a twelfth of the time: 8.4 ns a tick for both, 6 ticks a call; 99 ns without.
     """
 
     go: Callable[..., None]  # (robot, command, parameters, dt): over the ground, where nothing is in the way

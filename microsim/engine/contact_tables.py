@@ -8,31 +8,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from microsim.engine import contacts
 from microsim.engine.bodies import Body
 from microsim.engine.calls import contact_address
 from microsim.engine.compiled import kernel
 from microsim.engine.components import RobotModel
-from microsim.engine.contacts import (
-    BUCKETS,
-    CONTACTS,
-    EVENT,
-    EVENTS,
-    FIRST_ROBOT,
-    MESH,
-    MISSING_GROUND,
-    MOST_KEPT,
-    MOVER,
-    OBSTACLE,
-    OUTLINE_SIZE,
-    PATH,
-    SCENERY,
-    Integers,
-    code_of,
-    decoded,
-    marks_for,
-    remember_now,
-    settle_now,
-)
+from microsim.engine.contacts import Integers
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.records import Records, address_of, grid_of, rows_of, span_of
 from microsim.engine.world import World, footprint, lacks_ground, lowest_and_highest
@@ -91,15 +72,15 @@ class Contacts:
         self.names, self.obstacles = tuple(mover.name for mover in movers), tuple(obstacles)
         self._memory, count = memory or _Here(), len(movers)
         array = self._memory.array
-        self.words = -(-(FIRST_ROBOT + count) // 63)
-        self.marks_size = int(marks_for(count, self.words))
+        self.words = -(-(contacts.FIRST_ROBOT + count) // 63)
+        self.marks_size = int(contacts.marks_for(count, self.words))
         touched: Integers = np.zeros((count, self.words + 2, worlds or 1), np.int64)
         self.touched: Integers = array(touched)  # see `contacts._touched_at`
-        rows = np.zeros(max(count, 1), MOVER)  # a GPU has no empty arrays
+        rows = np.zeros(max(count, 1), contacts.MOVER)  # a GPU has no empty arrays
         for row, mover in zip(rows, movers, strict=False):
             _write_mover(row, mover, bodies.get(mover.name))
         self._movers = self._memory.table(rows)
-        self._paths, self._events = np.zeros(count, PATH), np.zeros(EVENTS, EVENT)
+        self._paths, self._events = np.zeros(count, contacts.PATH), np.zeros(contacts.EVENTS, contacts.EVENT)
         self._marks: Integers = np.zeros(self.marks_size, np.int64)
         is_looking = bool(bodies) and any(not mover.model.stops_at_cells for mover in movers)
         has_mesh = world.mesh is not None and len(world.mesh.triangles) > 0
@@ -113,12 +94,13 @@ class Contacts:
         if places is not None and len(self._outlines):
             self._places = places
         self._row = rows_of(
-            CONTACTS, movers=(address_of(self._movers), count), has_bodies=bool(bodies), stops_all=stops_all,
+            contacts.CONTACTS, movers=(address_of(self._movers), count), has_bodies=bool(bodies), stops_all=stops_all,
             touched=address_of(self.touched), words=self.words, worlds=worlds or 1, scene=address_of(scene),
-            kinds=grid_of(self._kinds), mesh=self._mesh.row() if self._mesh else np.zeros(1, BUCKETS)[0],
+            kinds=grid_of(self._kinds), mesh=self._mesh.row() if self._mesh else np.zeros(1, contacts.BUCKETS)[0],
         )  # fmt: skip
         if worlds is None:
-            self._row["remember"], self._row["settle"] = contact_address(remember_now), contact_address(settle_now)
+            self._row["remember"] = contact_address(contacts.remember_now)
+            self._row["settle"] = contact_address(contacts.settle_now)
             self._row["paths"], self._row["marks"] = address_of(self._paths), span_of(self._marks)
             self._row["events"] = span_of(self._events)
         self._point_to_obstacles()
@@ -150,7 +132,7 @@ class Contacts:
     def last(self, robot: int, world: int = 0, obstacles: Sequence[str] | None = None) -> str:
         """What it touched last; empty: nothing yet. `obstacles`: as of `touching`."""
         code = int(self.touched[robot, 0, world])
-        return self.name(*decoded(code), obstacles) if code else ""
+        return self.name(*contacts.decoded(code), obstacles) if code else ""
 
     def recall(self, names: tuple[str, ...], obstacles: tuple[str, ...], touched: Integers) -> None:
         """`names`: of the robots then, in the order of `touched`; `obstacles`: those then."""
@@ -158,17 +140,17 @@ class Contacts:
         if (names, obstacles) == (self.names, self.obstacles):
             self.touched[...] = touched
             return
-        places = {FIRST_ROBOT + i: self._place(name) for i, name in enumerate(names)}
+        places = {contacts.FIRST_ROBOT + i: self._place(name) for i, name in enumerate(names)}
         numbers = [self.obstacles.index(name) + 1 if name in self.obstacles else 0 for name in ("", *obstacles)]
         for i, name in enumerate(names):
-            row = self._place(name) - FIRST_ROBOT
+            row = self._place(name) - contacts.FIRST_ROBOT
             if row < 0:
                 continue
             code, *words, which = touched[i, :, 0].tolist()
-            last, last_which = decoded(code)
+            last, last_which = contacts.decoded(code)
             self.touched[row, :, 0] = 0
             if code and places.get(last, last) >= 0:
-                self.touched[row, 0, 0] = code_of(places.get(last, last), numbers[last_which])
+                self.touched[row, 0, 0] = contacts.code_of(places.get(last, last), numbers[last_which])
             self.touched[row, -1, 0] = numbers[which]
             for old in _bits(words):
                 new = places.get(old, old)
@@ -177,14 +159,14 @@ class Contacts:
 
     def _place(self, name: str) -> int:
         """Number of a robot among what can be touched; -1: it is not there."""
-        return FIRST_ROBOT + self.names.index(name) if name in self.names else -1
+        return contacts.FIRST_ROBOT + self.names.index(name) if name in self.names else -1
 
     def name(self, what: int, which: int = 0, obstacles: Sequence[str] | None = None) -> str:
         """`which` obstacle, counted from 1; `obstacle`: one that is not there any more."""
         named = self.obstacles if obstacles is None else obstacles
-        if what == OBSTACLE and 0 < which <= len(named):
+        if what == contacts.OBSTACLE and 0 < which <= len(named):
             return named[which - 1]
-        return SCENERY[what] if what < FIRST_ROBOT else self.names[what - FIRST_ROBOT]
+        return contacts.SCENERY[what] if what < contacts.FIRST_ROBOT else self.names[what - contacts.FIRST_ROBOT]
 
     @property
     def has_news(self) -> bool:
@@ -192,10 +174,10 @@ class Contacts:
 
     def take_news(self) -> list[tuple[int, str, str]]:
         """Tick, robot and what it began to touch, of each contact since the last call; two robots' contact once."""
-        count = min(int(self._begun[0]), EVENTS)
+        count = min(int(self._begun[0]), contacts.EVENTS)
         self._begun[0] = 0
-        found = [(tick, r, *decoded(code)) for tick, r, code in self._events[:count].tolist()]
-        news = [each for each in found if not 0 <= each[2] - FIRST_ROBOT < each[1]]
+        found = [(tick, r, *contacts.decoded(code)) for tick, r, code in self._events[:count].tolist()]
+        news = [each for each in found if not 0 <= each[2] - contacts.FIRST_ROBOT < each[1]]
         return [(tick, self.names[r], self.name(what, which)) for tick, r, what, which in news]
 
 
@@ -209,7 +191,7 @@ def _write_mover(row: Any, mover: Mover, body: Body | None) -> None:
     row.is_ground_bound, row.stops_at_cells = model.is_ground_bound, model.stops_at_cells
     row.zeroed, row.kept = (
         sum(1 << model.row(name) for name in names)
-        for names in (model.zero_when_stopped, model.kept_when_stopped[:MOST_KEPT])
+        for names in (model.zero_when_stopped, model.kept_when_stopped[: contacts.MOST_KEPT])
     )
     if body is not None:
         row.body = body.row()
@@ -222,7 +204,8 @@ def obstacles_of(world: World) -> tuple[Array, Array]:
         is_round, half_x, half_y = footprint(shape)
         outlines.append((half_x, half_y, float(is_round), shape.base_m, shape.height_m))
         places.append((*shape.center, 1.0))
-    return np.array(outlines, np.float64).reshape(-1, OUTLINE_SIZE), np.array(places, np.float64).reshape(-1, 3)
+    shapes: Array = np.array(outlines, np.float64).reshape(-1, contacts.OUTLINE_SIZE)
+    return shapes, np.array(places, np.float64).reshape(-1, 3)
 
 
 def _kinds_of(world: World) -> Grid:
@@ -231,9 +214,9 @@ def _kinds_of(world: World) -> Grid:
         return np.zeros((1, 1), np.uint8)
     kinds = np.zeros(world.elevation.shape, np.uint8)
     if world.footing is not world.clearance:
-        kinds[lacks_ground(world.elevation) > 0] = MISSING_GROUND
+        kinds[lacks_ground(world.elevation) > 0] = contacts.MISSING_GROUND
     if world.mesh_cells is not None:
-        kinds[world.mesh_cells > 0] = MESH
+        kinds[world.mesh_cells > 0] = contacts.MESH
     return kinds
 
 

@@ -49,7 +49,7 @@ scene_at, integers_at, floats_at, float_grid_in = (
 room = _calls.room
 
 BLOCK = 64  # columns that are moved side by side: they stay in the processor's first cache
-_UPRIGHT = COMMON.index("roll")  # rows before it can change of robots that never lean
+UPRIGHT = COMMON.index("roll")  # rows before it can change of robots that never lean
 _COMMON = len(COMMON)
 
 
@@ -103,7 +103,7 @@ def _advance_many_entry(address: int) -> None:
     ground[:] = elevation[0, 0]  # all there is of a level map
     for begin in range(fleet.begin, fleet.end, BLOCK):
         count, first = min(BLOCK, fleet.end - begin), begin - fleet.begin
-        take(s, state, begin, count, 0, _UPRIGHT)  # it never leans: rows from there on to the model's own stay 0
+        take(s, state, begin, count, 0, UPRIGHT)  # it never leans: rows from there on to the model's own stay 0
         take(s, state, begin, count, _COMMON, row_count)
         take(c, commands, begin, count, 0, input_count)
         take(t, traces, first, count, 0, 4)
@@ -142,7 +142,7 @@ def _advance_many_entry(address: int) -> None:
                     note_distance(_state_at(state, begin + i), _trace_at(t, i))
                 for row in range(row_count):
                     s[row, i] = state[row, begin + i]
-        put_back(s, state, begin, count, 0, _UPRIGHT)
+        put_back(s, state, begin, count, 0, UPRIGHT)
         put_back(s, state, begin, count, _COMMON, row_count if fleet.needs_tick else kept_count)
         put_back(t, traces, first, count, 3, 4)
 
