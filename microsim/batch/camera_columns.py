@@ -61,7 +61,7 @@ class CameraColumns(SensorColumns):
         silent, fails = self.windows("silence"), self.windows("fail")
         windows = self._keep(windows_table([*silent, *fails]))
         self._latency, self._before = latency.numbers, xp.zeros((self.n, 2))  # of each world, as `delay_of` keeps it
-        self._fill(ROBOT=self.robot.fleet, SCENE=ground.scene, KEYS=self.keys)
+        self._fill(ROBOT=self.robot.fleet_at, SCENE=ground.scene, KEYS=self.keys)
         self._fill(LATENCY_KEYS=self._latency_keys, BEFORE=self._before)
         self._fill(SAMPLED_AT=self.sampled_at, DROPPED=self.dropped, READINGS=self.readings)
         self._fill(WINDOWS=windows, SILENT=len(silent), FAILS=len(silent) + len(fails))

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 
 from microsim.batch.batch_columns import Array
-from microsim.engine import calls, compiled_tick, motion, noise
-from microsim.engine.calls import FLEET_COLUMNS, STATE, STATE_ROWS, WIDTH, Rows
+from microsim.engine import calls, compiled_tick, motion, noise, robot_loops
+from microsim.engine.calls import Rows
 from microsim.engine.compiled import kernel
 from microsim.engine.compiled_tick import WINDOW
 from microsim.engine.geometry import Grid, ground_height
 from microsim.engine.motion import FIELDS
 from microsim.engine.pipeline import delay_of
-from microsim.engine.records import records_at
+from microsim.engine.records import float_grid_in, records_at
 from microsim.render.drawing import draw_row
 from microsim.render.image_noise import Sums as Words
 from microsim.render.image_noise import blur_in_column, blur_in_row, gain_of
@@ -55,6 +55,7 @@ _byte_grid_at, _scene_at = calls.byte_grid_at, calls.scene_at
 _room = calls.room
 _observe_one, _place_of, _turned_by = motion.observe_one, motion.place_of, motion.turned_by
 _is_within, _uniforms, _windows_at = compiled_tick.is_within, noise.uniforms, records_at(WINDOW)
+_fleet_at, _float_grid_in = robot_loops.fleet_at, float_grid_in
 
 
 @kernel
@@ -101,9 +102,9 @@ def expose(camera: int, w: int, now: int) -> None:
 @kernel
 def _look(row: Rows, w: int, now: int, frame: int) -> None:
     """Write down where the camera is."""
-    robot, numbers = _integers_at(row[ROBOT], FLEET_COLUMNS), _floats_at(row[NUMBERS], NUMBER_COUNT)
+    robot, numbers = _fleet_at(row[ROBOT]), _floats_at(row[NUMBERS], NUMBER_COUNT)
     seen, pose = _room(FIELDS), _floats_at(frame + 8 * POSE, 12)
-    _observe_one(_float_grid_at(robot[STATE], robot[STATE_ROWS], robot[WIDTH]), w, seen)
+    _observe_one(_float_grid_in(robot.state), w, seen)
     pose[0], pose[1], pose[2] = _place_of(seen, numbers[PLACE], numbers[PLACE + 1], numbers[PLACE + 2])
     t = numbers[TURNED:]
     first, second, third = _turned_by(seen, ((t[0], t[1], t[2]), (t[3], t[4], t[5]), (t[6], t[7], t[8])))
