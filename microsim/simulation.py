@@ -77,7 +77,7 @@ class Snapshot:
     scenario: Scenario  # with all changes up to then
     seed: int
     next_seed: int
-    memory: Any
+    state: Any
     digest: bytes
     unsent: tuple[bytes, ...]  # transcripts whose messages were not handed out
     counters: Mapping[str, int]
@@ -248,13 +248,14 @@ class Simulation:
         """
         scenario = at_seed(scenario, self._seed)
         live_changes.check_change(self.scenario, scenario)
-        memory, sent = self._memory(), self.messages_sent
+        self._schedule.tables.make_delayed()  # images under way show the world as it was
+        saved, sent = self._save(), self.messages_sent
         self._rebuild(scenario, self._seed)
-        self._recall(memory, sent)
+        self._load(saved, sent)
         self.listeners.input(self.tick, Reconfiguration(scenario))
 
     def _rebuild(self, scenario: Scenario, seed: int) -> None:
-        """Put the run together for a scenario and a seed; what it did is to be recalled. An error changes nothing."""
+        """Put the run together for a scenario and a seed; what it did is to be loaded. An error changes nothing."""
         outbox, before = self._outbox, dict(vars(self))
         parts = outbox.alter, dict(outbox.topics)
         try:
@@ -272,13 +273,13 @@ class Simulation:
             outbox.topics.update(topics)
             raise
 
-    def _memory(self) -> Any:
-        return (*self._schedule.memory(), self._message_faults.memory())
+    def _save(self) -> Any:
+        return (*self._schedule.save(), self._message_faults.save())
 
-    def _recall(self, memory: Any, messages_sent: int) -> None:
-        *schedule, messages = memory
-        self._schedule.recall(schedule)
-        self._message_faults.recall(messages)
+    def _load(self, saved: Any, messages_sent: int) -> None:
+        *schedule, messages = saved
+        self._schedule.load(schedule)
+        self._message_faults.load(messages)
         self._outbox.sent = messages_sent - self._schedule.tables.sent
 
     def _use(self, scenario: Scenario) -> None:
@@ -498,7 +499,7 @@ class Simulation:
             self.scenario,
             self._seed,
             self._next_seed,
-            self._memory(),
+            self._save(),
             self._outbox.digest,
             tuple(tick for some in self._outbox.transcripts for tick in some.each()),
             dict(self.counters),
@@ -517,7 +518,7 @@ class Simulation:
         if snapshot.seed != self._seed or live_changes.difference(snapshot.scenario, self.scenario):
             self._rebuild(snapshot.scenario, snapshot.seed)
         self._next_seed = snapshot.next_seed
-        self._recall(snapshot.memory, snapshot.messages_sent)
+        self._load(snapshot.state, snapshot.messages_sent)
         self.opening = snapshot.opening
         self.transcript_tick = self.tick
         self._outbox.digest = snapshot.digest

@@ -21,12 +21,13 @@ from microsim.batch.batch_columns import Array, Integers, Loops
 from microsim.batch.batch_ground import Ground
 from microsim.batch.batch_radio import BatchRadio
 from microsim.batch.device_choice import choose_loops
-from microsim.batch.instrument_columns import InstrumentColumns, sensor_columns
+from microsim.batch.instrument_columns import sensor_columns
 from microsim.batch.robot_columns import RobotColumns
 from microsim.batch.sensor_columns import Fixture, KernelColumns, SensorColumns, why_not
 from microsim.engine.calls import Rows
 from microsim.engine.components import X, Z
 from microsim.engine.contact_tables import Contacts, Mover
+from microsim.engine.delay_line import DelayLine
 from microsim.engine.radio import RadioNetwork
 from microsim.engine.timekeeper import Clock, Trigger
 from microsim.errors import UsageError, unknown
@@ -49,7 +50,7 @@ class BatchSnapshot:
     sensors: tuple[str, ...]
     seeds: Integers
     arrays: Mapping[str, Any]
-    memories: Mapping[str, Any]
+    lines: Mapping[str, Any]  # what is under way, by sensor
     radios: Sequence[Any]
 
     def __len__(self) -> int:
@@ -207,8 +208,6 @@ class BatchSimulation:
             with plugin_errors(f"sensor {sensor.target}", sensor.sensor):
                 if is_sensing:
                     sensor.finish(self._all[begin:end], self.tick)
-                elif isinstance(sensor, InstrumentColumns):
-                    sensor.skip(self._all[begin:end], self.tick)
 
     def _move(self, begin: int, end: int, ticks: int) -> None:
         if ticks:
@@ -385,9 +384,9 @@ class BatchSimulation:
     def snapshot(self, worlds: Any = None) -> BatchSnapshot:
         chosen = self._chosen(worlds)
         arrays = {name: array.take(self._beside(array, chosen), axis) for name, (array, axis) in self._arrays().items()}
-        memories = {name: sensor.memory(chosen, self.seeds, self.tick) for name, sensor in self._sensors.items()}
-        radios = self._radio.memory(self.loops.host(chosen).tolist())
-        return BatchSnapshot(self.scenario, self.sensors, self.seeds[chosen], arrays, memories, radios)
+        lines = {name: line.save(self._beside(line.queues, chosen)) for name, line in self.lines()}
+        radios = self._radio.save(self.loops.host(chosen).tolist())
+        return BatchSnapshot(self.scenario, self.sensors, self.seeds[chosen], arrays, lines, radios)
 
     def restore(self, snapshot: BatchSnapshot, worlds: Any = None) -> None:
         """Make these worlds (by default as many as the snapshot has, from the first on) those of the snapshot."""
@@ -401,11 +400,13 @@ class BatchSimulation:
             self._lay_out(chosen)
         for name, (array, axis) in self._arrays().items():
             array[(slice(None),) * axis + (self._beside(array, chosen),)] = snapshot.arrays[name]
-        for name, sensor in self._sensors.items():
-            sensor.recall(chosen, snapshot.memories[name])
+        for name, line in self.lines():
+            line.load(self._beside(line.queues, chosen), snapshot.lines[name])
+        for sensor in self._sensors.values():
+            sensor.loaded(chosen, self.seeds[chosen])
         for robot in self._robots.values():
             robot.look_at_parameters()
-        self._radio.recall(self.loops.host(chosen).tolist(), self.seeds, snapshot.radios)
+        self._radio.load(self.loops.host(chosen).tolist(), self.seeds, snapshot.radios)
 
     def fork(self, worlds: Any = None) -> BatchSimulation:
         """An independent twin of these worlds."""
@@ -426,6 +427,10 @@ class BatchSimulation:
             for name, each in part.items():
                 found |= {f"{name}:{key}": value for key, value in each.arrays().items()}
         return found
+
+    def lines(self) -> list[tuple[str, DelayLine]]:
+        """Of readings that leave later, by sensor."""
+        return [(name, sensor.line) for name, sensor in self._sensors.items() if sensor.line is not None]
 
     def kernels(self) -> set[Any]:
         """All functions of robots and sensors that a step of this batch runs."""

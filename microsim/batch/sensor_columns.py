@@ -20,6 +20,7 @@ from microsim.batch.robot_columns import RobotColumns
 from microsim.engine.calls import BLOCK, BLOCK_ROWS, CALL, has_checked
 from microsim.engine.compiled_tick import Window, windows_table
 from microsim.engine.components import FixedMount
+from microsim.engine.delay_line import DelayLine
 from microsim.engine.faults import TimedFault
 from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, SENSOR_FIELDS, observe
@@ -131,6 +132,7 @@ class SensorColumns(ABC):
         }
 
     readings: Any  # a row for each world
+    line: DelayLine | None = None  # of readings that leave later
 
     def kernels(self) -> set[Any]:
         """What a GPU runs for it."""
@@ -139,11 +141,8 @@ class SensorColumns(ABC):
     def finish(self, worlds: Integers, tick: Integers) -> None:  # noqa: B027 - not every kind needs it
         """At the end of a call."""
 
-    def memory(self, worlds: Integers, seeds: Integers, tick: Integers) -> Any:  # noqa: B027 - nor this
-        """What is not in its arrays."""
-
-    def recall(self, worlds: Integers, memory: Any) -> None:  # noqa: B027 - nor this
-        """Take it back."""
+    def loaded(self, worlds: Integers, seeds: Integers) -> None:  # noqa: B027 - nor this
+        """The arrays of these worlds are those of a snapshot."""
 
 
 @dataclass

@@ -75,11 +75,11 @@ class Health:
         suffered = self.degraded[target] or self.dropped[target]
         return bool(suffered) or any(fault.target == target for fault in self.faults)
 
-    def memory(self) -> Any:
+    def save(self) -> Any:
         return dict(self.degraded), dict(self.dropped), sorted(self.failing)
 
-    def recall(self, memory: Any) -> None:
-        degraded, dropped, failing = memory
+    def load(self, saved: Any) -> None:
+        degraded, dropped, failing = saved
         self.degraded, self.dropped, self.failing = Counter(degraded), Counts(dropped), set(failing)
 
 

@@ -119,7 +119,7 @@ class Schedule:
             out.make_room(needed)  # the buffer is too small for the first tick
         self.tick = reached
         self._raise_broken()
-        if tables.has_lates:
+        if tables.has_delayed:
             tables.check()
         self._report_contacts()
         if tables.has_dropouts:
@@ -168,9 +168,8 @@ class Schedule:
 
     def _forget_skipped(self) -> None:
         """What was due on the way is left out; sensors continue at their own ticks."""
-        self.tables.make_late()
         for output in self._outputs:
-            output.recall(output.memory(), self.tick)
+            output.load(output.save(), self.tick)
         self.tables.resume(self.tick)
         self.has_skipped = False
 
@@ -212,7 +211,7 @@ class Schedule:
         tables, out = self.tables, self.transcript
         out.make_room(tables.room_at(tick))
         out.position = sense(tables.address, first, end, tick, stamp_ns, out.address, out.position)
-        if tables.has_lates:
+        if tables.has_delayed:
             tables.check()
         if tables.has_dropouts:
             self.health.dropped.update_to(tables.dropped())
@@ -226,28 +225,27 @@ class Schedule:
                 invoke_for(tables.address, row, self.tick)
         self._raise_broken()
 
-    def memory(self) -> Any:
-        self.tables.make_late()
+    def save(self) -> Any:
         return (
             self.tick,
             list(self.pending),
             self.physics.memory(),
-            self.radio and self.radio.memory(),
-            {name: output.memory() for name, (_, output) in self.python.items()},
+            self.radio and self.radio.save(),
+            {name: output.save() for name, (_, output) in self.python.items()},
             {name: array.copy() for name, array in self.memories.items()},
         )
 
-    def recall(self, memory: Any) -> None:
-        self.tick, pending, physics, radio, outputs, memories = memory
+    def load(self, saved: Any) -> None:
+        self.tick, pending, physics, radio, outputs, memories = saved
         self.pending = [item for item in pending if _owner(item) in self.physics.home]  # others were deleted
         self.physics.recall(physics)
-        if self.radio is not None and radio is not None:  # it may have been off when remembered
-            self.radio.recall(radio)
+        if self.radio is not None and radio is not None:  # it may have been off when it was saved
+            self.radio.load(radio)
         for name, array in memories.items():
             if name in self.memories and self.memories[name].shape == array.shape:
                 self.memories[name][:] = array
         for name, (_, output) in self.python.items():
-            output.recall(outputs.get(name), self.tick)
+            output.load(outputs.get(name), self.tick)
         self.tables.resume(self.tick)
         self.tables.calls["is_broken"] = self.physics.rows[:, IS_BROKEN] = 0
         self.tables.set_dropped(self.health.dropped)

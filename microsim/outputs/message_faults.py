@@ -181,12 +181,12 @@ class MessageFaults:
         ticks += [each.end for lane in lanes if lane.overtaken for each in lane.effects]
         return min((each for each in (*ticks, end) if each > tick), default=end)
 
-    def memory(self) -> Any:
+    def save(self) -> Any:
         lanes = {topic: (list(lane.held), list(lane.overtaken)) for topic, lane in self._lanes.items()}
         return lanes, dict(self.affected)
 
-    def recall(self, memory: Any) -> None:
-        lanes, affected = memory
+    def load(self, saved: Any) -> None:
+        lanes, affected = saved
         self.affected.clear()
         self.affected.update(affected)
         for topic, (held, overtaken) in lanes.items():

@@ -41,11 +41,11 @@ class Once:
         self.send(stamp_ns, self.cdr)
         self.due = math.inf
 
-    def memory(self) -> tuple[bytes, float]:
+    def save(self) -> tuple[bytes, float]:
         return self.cdr, self.due
 
-    def recall(self, memory: tuple[bytes, float] | None, tick: int) -> None:
-        cdr, due = memory or (b"", math.inf)
+    def load(self, saved: tuple[bytes, float] | None, tick: int) -> None:
+        cdr, due = saved or (b"", math.inf)
         self.due = due if cdr == self.cdr else tick + 1
 
 

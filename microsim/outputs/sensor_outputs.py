@@ -17,11 +17,11 @@ import numpy.typing as npt
 from microsim.engine.calls import sample_address
 from microsim.engine.compiled_tick import Call, CompiledOutput, Slot, Window
 from microsim.engine.components import FixedMount
+from microsim.engine.delay_line import DelayLine, Latency, most_under_way
+from microsim.engine.delayed_readings import MOST_UNDER_WAY, CompiledReading, DelayedReadings
 from microsim.engine.faults import Health, TimedFault, of_target
 from microsim.engine.geometry import Array, matrix_from_rpy, rpy_from_matrix
-from microsim.engine.late_readings import MOST_WAITING, LateReadings, most_waiting
-from microsim.engine.noise import stream_key
-from microsim.engine.pipeline import Delayed, Latency
+from microsim.engine.pipeline import Delayed
 from microsim.engine.records import address_of
 from microsim.errors import PluginError
 from microsim.faults import FAULTS
@@ -32,7 +32,7 @@ from microsim.plugin_errors import plugin_error, plugin_errors
 from microsim.scenario.bundles import bundle_of, own_splats
 from microsim.scenario.live_changes import instances_of
 from microsim.sensors.plugin import PluginOutput, as_plugin_error
-from microsim.sensors.sensor import CompiledReading, Instrument, MessageForm, Sensor, SensorContext, View, default_form
+from microsim.sensors.sensor import Instrument, MessageForm, Sensor, SensorContext, View, default_form
 
 PI = 3.141592653589793
 
@@ -106,6 +106,10 @@ def windows_of(faults: Iterable[TimedFault], effect: str, folders: Iterable[str]
         if kind is not None and kind.effect == effect:
             found.append((fault.first_tick, fault.end_tick, *fault.offset))
     return found
+
+
+def is_in(windows: Iterable[Window], tick: int) -> bool:
+    return any(first <= tick < end for first, end, *_ in windows)
 
 
 def _add_kernel(run: Run, context: SensorContext, sensor: Sensor) -> None:
@@ -248,10 +252,10 @@ class GuardedInstrument:
 
     def reading(self, tick: int) -> npt.NDArray[Any] | None:
         """The reading of this tick; None when nothing is to be sent."""
-        if any(first <= tick < end for first, end, *_ in self._silent):
+        if is_in(self._silent, tick):
             self.health.dropped[self.target] += 1
             return None
-        if any(first <= tick < end for first, end, *_ in self._fails):
+        if is_in(self._fails, tick):
             return self._instead("failed")
         try:
             found = self.instrument.read(self._view(tick))
@@ -277,12 +281,12 @@ class GuardedInstrument:
         self.health.note(self.target, f"{problem}, its last image is sent again")
         return np.zeros(self.sensor.reading_shape(self.context), self.sensor.dtype) if self.last is None else self.last
 
-    def memory(self) -> Any:
+    def save(self) -> Any:
         return None if self.last is None else self.last.tobytes()
 
-    def recall(self, memory: Any) -> None:
+    def load(self, saved: Any) -> None:
         shape = self.sensor.reading_shape(self.context)
-        self.last = None if memory is None else np.frombuffer(memory, self.sensor.dtype).reshape(shape).copy()
+        self.last = None if saved is None else np.frombuffer(saved, self.sensor.dtype).reshape(shape).copy()
 
 
 def _add_instrument(run: Run, context: SensorContext, sensor: Sensor) -> None:
@@ -292,7 +296,8 @@ def _add_instrument(run: Run, context: SensorContext, sensor: Sensor) -> None:
     senders = [run.sender(topic, form.type, form.qos) for topic, form in zip(topics, forms, strict=True)]
     run.rates.update(dict.fromkeys(topics, block.hz))
     assert sensor.instrument is not None
-    instrument, latency = sensor.instrument(context), latency_of(context, run.scenario.physics_hz, run.seed)
+    instrument, latency = sensor.instrument(context), latency_of(context, run.scenario.physics_hz)
+    key = run.key(latency_stream(context))
 
     def send(sampled_at: int, messages: tuple[bytes, ...]) -> None:
         for send_one, message in zip(senders, messages, strict=True):
@@ -300,8 +305,8 @@ def _add_instrument(run: Run, context: SensorContext, sensor: Sensor) -> None:
 
     reading = _compiled_reading(run, context, instrument, forms, latency)
     if reading is not None:
-        late = LateReadings(latency, run.trigger(block.hz), send, len(forms) - 1)
-        _add_late(run, context, sensor, forms, reading, late)
+        delayed = DelayedReadings(latency, key, run.trigger(block.hz), reading, send, len(forms) - 1)
+        _add_delayed(run, context, sensor, forms, delayed)
         return
     encode = [form.encoder(context) for form in forms if form.encoder is not None]
     faults = of_target(run.health.faults, f"{context.robot}/{context.sensor}")
@@ -311,7 +316,8 @@ def _add_instrument(run: Run, context: SensorContext, sensor: Sensor) -> None:
         reading = guard.reading(tick)
         return None if reading is None else tuple(each(time_ns(tick), reading) for each in encode)
 
-    run.add(sensor.position, topics[0], Delayed(run.trigger(block.hz), latency, sample, send, guard))
+    line = DelayLine(latency, np.array([key], np.int64))
+    run.add(sensor.position, topics[0], Delayed(run.trigger(block.hz), line, sample, send, guard))
 
 
 def _compiled_reading(
@@ -320,45 +326,45 @@ def _compiled_reading(
     """Of an instrument that needs no Python; None: it does."""
     target, trigger = f"{context.robot}/{context.sensor}", run.trigger(context.settings.hz)
     fails = windows_of(of_target(run.health.faults, target), "fail", run.scenario.plugins)
-    can_be_timed = run.clock.is_simple and most_waiting(latency, trigger) <= MOST_WAITING
+    can_be_timed = run.clock.is_simple and most_under_way(latency, trigger) <= MOST_UNDER_WAY
     if fails or not can_be_timed or any(form.prototype is None for form in forms):
         return None
     reading: CompiledReading | None = getattr(instrument, "compiled", lambda: None)()
     return reading
 
 
-def _add_late(
-    run: Run,
-    context: SensorContext,
-    sensor: Sensor,
-    forms: Sequence[MessageForm],
-    reading: CompiledReading,
-    late: LateReadings,
+def _add_delayed(
+    run: Run, context: SensorContext, sensor: Sensor, forms: Sequence[MessageForm], delayed: DelayedReadings
 ) -> None:
-    target = f"{context.robot}/{context.sensor}"
-    call = Call(reading.address, np.zeros(1), run.seen(context.robot), np.zeros(1), context.key)
-    call.picture, call.memory = reading, late.numbers
+    target, reading = f"{context.robot}/{context.sensor}", delayed.reading
+    call = Call(reading.address, np.zeros(1), run.seen(context.robot), np.zeros(1), context.key, picture=reading)
+    call.memory = delayed.rows.view(np.float64)
     dropouts = windows_of(of_target(run.health.faults, target), "silence", run.scenario.plugins)
     for form in forms:
         topic, ready, slots = _filled(context, sensor, form, call)
         name = name_in_transcript(topic, form.type)
         if form is forms[0]:
-            run.add(sensor.position, topic, late)
+            run.add(sensor.position, topic, delayed)
             around, tail_bytes = ready.without_last_array()
             sizes = ready.bytes.size - around.size, tail_bytes
             assert sizes[0] == reading.bytes, f"{topic}: {reading.bytes} bytes do not fill {sizes[0]}"
-            output = CompiledOutput(name, late.trigger, around, slots, [call], dropouts, target, late, *sizes)
+            output = CompiledOutput(name, delayed.trigger, around, slots, [call], dropouts, target, delayed, *sizes)
         else:
             output = CompiledOutput(name, None, ready.bytes, slots)
         run.add(sensor.position, topic, output)
 
 
-def latency_of(context: SensorContext, physics_hz: float, seed: int) -> Latency:
+def latency_of(context: SensorContext, physics_hz: float) -> Latency:
     """Of a sensor whose settings have `latency_ms`; none for the others."""
-    delay, key = getattr(context.settings, "latency_ms", None), f"{context.robot}/{context.sensor}/latency"
+    delay = getattr(context.settings, "latency_ms", None)
     if delay is None:
-        return Latency(0.0, 0.0, 0.0, float(physics_hz), 0)
-    return Latency(delay.mean, delay.jitter, delay.drop_probability, float(physics_hz), stream_key(seed, key))
+        return Latency(0.0, 0.0, 0.0, float(physics_hz))
+    return Latency(delay.mean, delay.jitter, delay.drop_probability, float(physics_hz))
+
+
+def latency_stream(context: SensorContext) -> str:
+    """Name of its noise."""
+    return f"{context.robot}/{context.sensor}/latency"
 
 
 def _add_plugin(run: Run, context: SensorContext, sensor: Sensor) -> None:
@@ -377,7 +383,7 @@ def _add_plugin(run: Run, context: SensorContext, sensor: Sensor) -> None:
     silent = windows_of(of_target(health.faults, target), "silence", run.scenario.plugins)
 
     def is_silent(tick: int) -> bool:
-        if not any(first <= tick < end for first, end, *_ in silent):
+        if not is_in(silent, tick):
             return False
         health.dropped[target] += 1
         return True

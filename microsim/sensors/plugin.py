@@ -67,8 +67,8 @@ def plugin_block(sensor: Sensor, block: Mapping[str, Any]) -> PluginSensor:
 
 
 @dataclass(frozen=True)
-class PluginMemory:
-    """What a plug-in sensor's own `memory()` gave, from a snapshot's file."""
+class PluginState:
+    """What a plug-in sensor's own `save()` gave, from a snapshot's file."""
 
     values: Any
 
@@ -100,15 +100,15 @@ class PluginOutput:
             self.next_message = self.trigger.next_tick(tick + 1)
         self.due = tick + 1
 
-    def memory(self) -> Any:
+    def save(self) -> Any:
         return self.context, self._copy(self.sensor, self.context)
 
-    def recall(self, memory: Any, tick: int) -> None:
-        if isinstance(memory, PluginMemory):
+    def load(self, saved: Any, tick: int) -> None:
+        if isinstance(saved, PluginState):
             with as_plugin_error(self.context, self.kind):
-                self.sensor.recall(memory.values)
-        elif memory is not None:
-            theirs, sensor = memory
+                self.sensor.load(saved.values)
+        elif saved is not None:
+            theirs, sensor = saved
             self.sensor = self._copy(sensor, theirs)
         self.context.now[0] = tick
         self.next_message = self.trigger.next_tick(tick + 1)

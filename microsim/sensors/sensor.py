@@ -143,20 +143,6 @@ class View:
     bodies: npt.NDArray[np.float64]  # (n, 15) boxes of the other robots, see `engine.bodies`
 
 
-class CompiledReading(Protocol):
-    """Readings made without Python, from the motion that the robot had when they were sampled.
-
-    `address`: of a function, see `calls.picture_address`; `row`: its table, `bytes`: of a reading. Where the function
-    sets `late_readings.ATTENTION` in its call's memory, `finish` is called with the call before it is sent.
-    """
-
-    address: int
-    row: npt.NDArray[np.int64]
-    bytes: int
-
-    def finish(self, call: npt.NDArray[np.int64]) -> None: ...
-
-
 class Instrument(Protocol):
     """Makes the readings of a sensor that no kernel can make alone: a camera, a LiDAR.
 

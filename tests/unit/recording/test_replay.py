@@ -342,8 +342,8 @@ class Count:
     def __init__(self, context): self.n = 0
     def update(self, dt): self.n += 1
     def publish(self): return {"data": float(self.n)}
-    def memory(self): return self.n
-    def recall(self, data): self.n = data
+    def save(self): return self.n
+    def load(self, data): self.n = data
 SENSOR = Sensor("count", "std_msgs/msg/Float64", Count)
 """
 
