@@ -485,7 +485,7 @@ class Simulation:
         """What a camera sees now, (height, width, 3) uint8, before blur and jitter."""
         self.model(robot)
         kinds = {name: kind for owner, name, _, kind in self.scenario.all_sensors if owner == robot}
-        cameras = {name: kind.picture for name, kind in kinds.items() if kind.picture is not None}
+        cameras = {name: kind.camera.picture for name, kind in kinds.items() if kind.camera is not None}
         if sensor not in cameras:
             raise UsageError(unknown(f"{robot} has no camera", repr(sensor), sensor, cameras))
         self._schedule.physics.look()  # `advance` does not

@@ -276,7 +276,8 @@ class BatchSimulation:
     def fields(self, sensor: str) -> tuple[str, ...]:
         """Names of the numbers of one reading, in their order."""
         columns = self._sensors[sensor]
-        names, total = list(columns.sensor.reading), int(np.prod(columns.readings.shape[1:], dtype=int))
+        names = list(columns.sensor.reading) if isinstance(columns, KernelColumns) else []
+        total = int(np.prod(columns.readings.shape[1:], dtype=int))
         each = total // max(len(names), 1)  # of each name
         if len(names) < 2 and each != 1:
             return tuple(str(number) for number in range(total))
@@ -287,9 +288,9 @@ class BatchSimulation:
         `segmentation` (n, h, w, 3), `instances` (n, h, w). On the CPU they are views of its `readings`.
         """
         columns = self._sensors[sensor]
-        if columns.sensor.images is None:
+        if columns.sensor.camera is None:
             raise UsageError(f"{sensor} is not a camera: it has no images")
-        return columns.sensor.images(columns.block, columns.readings, self.loops.xp)
+        return columns.sensor.camera.images(columns.block, columns.readings, self.loops.xp)
 
     def commands(self, robot: str) -> Array:
         """(inputs, n) to write into. Its values are sent with every `step`, in the order of `inputs`.
@@ -437,7 +438,7 @@ class BatchSimulation:
         found = {robot.model.advance for robot in self._robots.values()}
         for sensor in (*self._trackers, *self._sensors.values()):
             found |= sensor.kernels()
-        return found | {sensor.sensor.track for sensor in self._trackers}
+        return found.union(*(sensor.track_calls.kernels for sensor in self._trackers))
 
     # ---- composition -----------------------------------------------------------------------------------------
 
@@ -473,7 +474,7 @@ class BatchSimulation:
         fixture = Fixture(self.scenario, self._robots, self.clock, self._faults)
         made: dict[str, SensorColumns] = {}
         for full, (robot, name, block, kind) in there.items():
-            if full in set(names) or (kind.shares_memory and name == kind.name):
+            if full in set(names) or (kind.tracker is not None and kind.tracker.is_shared and name == kind.name):
                 with plugin_errors(f"sensor {full}", kind):
                     made[full] = sensor_columns(fixture, self._robots[robot], name, block, kind, self.n)
         self._trackers = [each for each in made.values() if isinstance(each, KernelColumns) and each.is_tracking]

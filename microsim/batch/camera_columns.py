@@ -21,6 +21,7 @@ from microsim.render.image_noise import blur_weights
 from microsim.render.relief import world_terrain
 from microsim.render.screen import screen_index
 from microsim.render.shapes import COEFFICIENTS, SHAPE_COLUMNS, tabulate
+from microsim.sensors.sensor import Instrument
 
 ROOM_BYTES = 1 << 28  # for frames that are being drawn: so many at once as fit
 _SHOWS = 0  # column of frames as integers
@@ -31,9 +32,10 @@ class CameraColumns(SensorColumns):
 
     has_history = True
     line: DelayLine
+    sensor: Instrument
 
     def prepare(self) -> None:
-        self.readings = self.loops.xp.zeros((self.n, *self.sensor.reading_shape(self.context)), np.uint8)
+        self.readings = self.loops.xp.zeros((self.n, *self.sensor.shape(self.context)), np.uint8)
         self._pixels = self.readings.shape[1] * self.readings.shape[2]
         self._arrays: list[Any] = []  # a record has addresses, which keep nothing alive
         parts = self._describe_pipeline(), self._describe_camera(), self._describe_world(), self._make_room()

@@ -22,7 +22,7 @@ from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, Motion, observe
 from microsim.engine.noise import stream_keys
 from microsim.outputs.sensor_outputs import is_in, latency_of, latency_stream
-from microsim.sensors.sensor import Sensor, View
+from microsim.sensors.sensor import Instrument, KernelSensor, Sensor, View
 
 _NO_BODIES: Array = np.zeros((0, 15))
 _BLANK = -1  # shown by an image of nothing: the sensor failed before it saw anything
@@ -36,10 +36,11 @@ class InstrumentColumns(SensorColumns):
 
     has_history = True
     line: DelayLine
+    sensor: Instrument
 
     def prepare(self) -> None:
         sensor, n = self.sensor, self.n
-        shape = sensor.reading_shape(self.context)
+        shape = sensor.shape(self.context)
         self._made: npt.NDArray[Any] = np.zeros((n, *shape), sensor.dtype)
         self.keys, self.sampled_at, self.dropped = map(self.loops.host, (self.keys, self.sampled_at, self.dropped))
         self.readings = self.loops.array(self._plain())
@@ -232,9 +233,7 @@ class InstrumentColumns(SensorColumns):
         return self._worlds[world]
 
     def _make(self, settings: Any, world: Any) -> Any:
-        assert self.sensor.instrument is not None
-        context = replace(self.context, settings=settings, world=world, shared={})
-        return self.sensor.instrument(context)
+        return self.sensor.reader(replace(self.context, settings=settings, world=world, shared={}))
 
     def arrays(self) -> dict[str, tuple[Any, int]]:
         readings = self._made if self.loops.name == "cpu" else self.readings
@@ -251,16 +250,17 @@ class InstrumentColumns(SensorColumns):
 def sensor_columns(
     fixture: Fixture, robot: RobotColumns, name: str, block: Any, sensor: Sensor, n: int
 ) -> SensorColumns:
-    made = fixture, robot, name, block, sensor, n
-    if sensor.instrument is None:
-        return KernelColumns(*made)
+    if isinstance(sensor, KernelSensor):
+        return KernelColumns(fixture, robot, name, block, sensor, n)
+    assert isinstance(sensor, Instrument)
     if robot.loops.name == "cuda" and is_drawn_by_gpu(fixture, robot, block, sensor):
         from microsim.batch.camera_columns import CameraColumns  # needs numba's part for GPUs
 
-        return CameraColumns(*made)
-    return InstrumentColumns(*made)
+        return CameraColumns(fixture, robot, name, block, sensor, n)
+    return InstrumentColumns(fixture, robot, name, block, sensor, n)
 
 
 def is_drawn_by_gpu(fixture: Fixture, robot: RobotColumns, block: Any, sensor: Sensor) -> bool:
-    is_plain = sensor.is_plain_camera(block, robot.ground.world, len(fixture.robots) > 1)
-    return is_plain and not robot.ground.is_generated
+    if sensor.camera is None or robot.ground.is_generated:
+        return False
+    return sensor.camera.is_plain(block, robot.ground.world, len(fixture.robots) > 1)

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 from microsim.errors import unknown
 from microsim.registry import Registry
-from microsim.sensors.sensor import Sensor, is_function
+from microsim.sensors.sensor import KernelSensor, Sensor, is_function
 
 RADIO = "radio"  # target of a blackout
 NODE = "node"  # target of a pause and of a kill: what `microsim run --with` started
@@ -62,7 +62,7 @@ class FaultKind:
             return False
         if self.applies is not None:
             return self.applies(sensor)
-        return self.name in sensor.faults or (self.effect == "alter" and sensor.has_kernel)
+        return self.name in sensor.faults or (self.effect == "alter" and isinstance(sensor, KernelSensor))
 
 
 FAULTS: Registry[FaultKind] = Registry(

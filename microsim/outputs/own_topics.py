@@ -65,7 +65,8 @@ def _frame_call(run: Run, robot: str, which: str, default: Any) -> Call:
     if found is None:
         return Call(sample_address(default), np.zeros(1), run.seen(robot), np.zeros(7))
     sensor, context, memory = found
-    kernel = getattr(sensor.frames, which)
+    assert sensor.tracker is not None
+    kernel = getattr(sensor.tracker.frames, which)
     numbers = np.array([*sensor.numbers(context), 0.0], np.float64)
     return Call(sample_address(kernel), numbers, run.seen(robot), np.zeros(7), memory=memory)
 

@@ -21,7 +21,6 @@ from microsim.errors import UsageError, did_you_mean
 from microsim.faults import FAULTS, NODE, RADIO, FaultKind
 from microsim.messages.inputs import INPUTS
 from microsim.robots.robot import Robot, sensor_of
-from microsim.sensors.sensor import default_form
 
 if TYPE_CHECKING:
     from microsim.scenario.models import Scenario
@@ -219,7 +218,7 @@ def _targets(scenario: Scenario, kind: FaultKind) -> list[str]:
 def robot_topics(scenario: Scenario) -> Iterator[str]:
     """Topics of sensors, and those that robots take."""
     for robot, name, block, sensor in scenario.all_sensors:
-        for form in sensor.messages or (default_form(sensor),):
+        for form in sensor.messages:
             if form.applies(block):
                 yield sensor.topic(form, robot, name)
     kinds = INPUTS.all(scenario.plugins)

@@ -15,7 +15,7 @@ from microsim.documents.values import detail, fail, under, unknown
 from microsim.engine.timekeeper import Trigger
 from microsim.errors import PluginError
 from microsim.plugin_errors import plugin_error
-from microsim.sensors.sensor import MountedSensor, Sensor, SensorContext
+from microsim.sensors.sensor import MountedSensor, PythonSensor, Sensor, SensorContext
 
 
 class PluginSensor(MountedSensor):
@@ -51,7 +51,7 @@ def check_options(options: Any, own: Mapping[str, Any], common: Iterable[str]) -
     return checked, strange
 
 
-def plugin_block(sensor: Sensor, block: Mapping[str, Any]) -> PluginSensor:
+def plugin_block(sensor: PythonSensor, block: Mapping[str, Any]) -> PluginSensor:
     """A plug-in sensor's block of a scenario, checked."""
     common = [key for key in PluginSensor.key_names() if key != "options"]
     own = {key: value for key, value in block.items() if key not in common}
@@ -117,6 +117,8 @@ class PluginOutput:
     def _copy(self, sensor: Any, theirs: SensorContext) -> Any:
         """A copy of the sensor that sees our world and robots, though it may have been made in another Simulation."""
         ours = self.context
+        assert ours.physics is not None
+        assert theirs.physics is not None
         shared = {
             id(theirs): ours,
             id(theirs.world): ours.world,

@@ -29,7 +29,7 @@ from microsim.engine.motion import PLACE_Z
 from microsim.engine.noise import normals
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.sensor import Display, MessageForm, MountedSensor, Sensor
+from microsim.sensors.sensor import Display, MessageForm, MountedSensor, KernelSensor
 
 class AltitudeMeter(MountedSensor):
     """Height above the map's zero."""
@@ -40,7 +40,7 @@ class AltitudeMeter(MountedSensor):
 def sample(settings, motion, memory, scene, key, tick, reading):
     reading[0] = motion[PLACE_Z] + settings[0] * normals(key, tick, 0)[0]
 
-SENSOR = Sensor(
+SENSOR = KernelSensor(
     "altitude_meter", title="Altitude meter", about="height", settings=AltitudeMeter, sample=sample,
     reading={"altitude": "m"}, numbers=lambda context: (context.settings.wobble_m,),
     messages=(MessageForm("std_msgs/msg/Float64", "/{robot}/{sensor}", Qos(5), "how high it is",

@@ -37,7 +37,7 @@ from microsim.engine.compiled import kernel
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.sensor import MessageForm, MountedSensor, Sensor
+from microsim.sensors.sensor import MessageForm, MountedSensor, KernelSensor
 
 OFFSET = 1.0
 
@@ -52,7 +52,7 @@ def doubled(value):
 def sample(settings, motion, memory, scene, key, tick, reading):
     reading[0] = OFFSET + GAIN * doubled(scaled(1.0))
 
-SENSOR = Sensor("gauge", settings=Settings, sample=sample, reading={"pressure": "Pa"},
+SENSOR = KernelSensor("gauge", settings=Settings, sample=sample, reading={"pressure": "Pa"},
     messages=(MessageForm("sensor_msgs/msg/FluidPressure", "/{robot}/{sensor}", Qos(5), "",
         lambda context: new("sensor_msgs/msg/FluidPressure", header=header(context.frame)),
         {"fluid_pressure": "pressure"}),))

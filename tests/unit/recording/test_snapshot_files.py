@@ -33,7 +33,7 @@ from microsim.simulation import Simulation
 from tests.recording_support import WORLD, fly
 
 PLUGIN = """
-from microsim.scenario.plugins import Sensor
+from microsim.sensors.sensor import PythonSensor
 class Counter:
     def __init__(self, context):
         self.context, self.count = context, 0
@@ -42,7 +42,7 @@ class Counter:
     def publish(self):
         return {{"temperature": float(self.count) + self.context.normals()[0]}}
 {memory}
-SENSOR = Sensor(name="counter", message_type="sensor_msgs/msg/Temperature", create=Counter)
+SENSOR = PythonSensor(name="counter", message_type="sensor_msgs/msg/Temperature", create=Counter)
 """
 MEMORY = """
     def save(self):
