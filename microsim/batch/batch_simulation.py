@@ -30,6 +30,7 @@ from microsim.engine.contact_tables import Contacts, Mover
 from microsim.engine.delay_line import DelayLine
 from microsim.engine.radio import RadioNetwork
 from microsim.engine.timekeeper import Clock, Trigger
+from microsim.engine.world_arrays import WorldArray, put, taken
 from microsim.errors import UsageError, unknown
 from microsim.outputs.compose import radio_network
 from microsim.plugin_errors import plugin_errors
@@ -339,7 +340,7 @@ class BatchSimulation:
 
     def memory_bytes(self) -> int:
         """Of all arrays that have an entry for each world, readings included."""
-        arrays = [array for array, _ in self._arrays().values()]
+        arrays = [each.array for each in self._arrays().values()]
         return sum(int(array.nbytes) for array in (*arrays, *self.ground.generated, self.tick, self.seeds))
 
     # ---- radio -----------------------------------------------------------------------------------------------
@@ -384,7 +385,7 @@ class BatchSimulation:
 
     def snapshot(self, worlds: Any = None) -> BatchSnapshot:
         chosen = self._chosen(worlds)
-        arrays = {name: array.take(self._beside(array, chosen), axis) for name, (array, axis) in self._arrays().items()}
+        arrays = taken(self._arrays(), lambda array: self._beside(array, chosen))
         lines = {name: line.save(self._beside(line.queues, chosen)) for name, line in self.lines()}
         radios = self._radio.save(self.loops.host(chosen).tolist())
         return BatchSnapshot(self.scenario, self.sensors, self.seeds[chosen], arrays, lines, radios)
@@ -399,8 +400,7 @@ class BatchSimulation:
         self.seeds[chosen] = snapshot.seeds
         if self.ground.is_generated:
             self._lay_out(chosen)
-        for name, (array, axis) in self._arrays().items():
-            array[(slice(None),) * axis + (self._beside(array, chosen),)] = snapshot.arrays[name]
+        put(self._arrays(), snapshot.arrays, lambda array: self._beside(array, chosen))
         for name, line in self.lines():
             line.load(self._beside(line.queues, chosen), snapshot.lines[name])
         for sensor in self._sensors.values():
@@ -421,12 +421,11 @@ class BatchSimulation:
         """The numbers of worlds in the memory in which an array is."""
         return self.loops.host(worlds) if isinstance(array, np.ndarray) else worlds
 
-    def _arrays(self) -> dict[str, tuple[Any, int]]:
-        own: dict[str, tuple[Any, int]] = {"tick": (self.tick, 0), "touch": (self.contacts.touch, 2)}
-        found = {**own, **self.ground.arrays()}
+    def _arrays(self) -> dict[str, WorldArray]:
+        found = {"tick": WorldArray(self.tick), "touch": WorldArray(self.contacts.touch, 2), **self.ground.arrays()}
         for part in (self._robots, self._sensors):
             for name, each in part.items():
-                found |= {f"{name}:{key}": value for key, value in each.arrays().items()}
+                found |= {f"{name}: {key}": value for key, value in each.arrays().items()}
         return found
 
     def lines(self) -> list[tuple[str, DelayLine]]:

@@ -16,6 +16,7 @@ from microsim.engine.delay_line import DelayLine, most_under_way
 from microsim.engine.geometry import matrix_from_rpy
 from microsim.engine.records import address_of, grid_of, rows_of, span_of
 from microsim.engine.world import PALETTE
+from microsim.engine.world_arrays import WorldArray
 from microsim.outputs.sensor_outputs import latency_of, latency_stream
 from microsim.render.image_noise import blur_weights
 from microsim.render.relief import world_terrain
@@ -175,8 +176,9 @@ class CameraColumns(SensorColumns):
             for step in (camera_kernels.see_pixel, camera_kernels.sum_in_row, camera_kernels.finish_pixel):
                 self._each(step, some, self._pixels)
 
-    def arrays(self) -> dict[str, tuple[Any, int]]:
-        return {**super().arrays(), "latency_keys": (self._latency_keys, 0), "good": (self._good, 0)}
+    def arrays(self) -> dict[str, WorldArray]:
+        own = {"latency_keys": WorldArray(self._latency_keys), "good": WorldArray(self._good)}
+        return {**super().arrays(), **own}
 
     def loaded(self, worlds: Integers, seeds: Integers) -> None:
         self._has_left[worlds] = 0

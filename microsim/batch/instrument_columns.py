@@ -21,6 +21,7 @@ from microsim.engine.delay_line import DelayLine, delay_at, most_under_way, pop_
 from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, Motion, observe
 from microsim.engine.noise import stream_keys
+from microsim.engine.world_arrays import WorldArray
 from microsim.outputs.sensor_outputs import is_in, latency_of, latency_stream
 from microsim.sensors.sensor import Instrument, KernelSensor, Sensor, View
 
@@ -235,10 +236,10 @@ class InstrumentColumns(SensorColumns):
     def _make(self, settings: Any, world: Any) -> Any:
         return self.sensor.reader(replace(self.context, settings=settings, world=world, shared={}))
 
-    def arrays(self) -> dict[str, tuple[Any, int]]:
-        readings = self._made if self.loops.name == "cpu" else self.readings
-        good = {f"good {name}": (array, 0) for name, array in self._good.items() if self._fails}
-        return {**super().arrays(), "readings": (readings, 0), "latency_keys": (self._latency_keys, 0), **good}
+    def arrays(self) -> dict[str, WorldArray]:
+        readings = WorldArray(self._made if self.loops.name == "cpu" else self.readings)
+        good = {f"good {name}": WorldArray(array) for name, array in self._good.items() if self._fails}
+        return {**super().arrays(), "readings": readings, "latency_keys": WorldArray(self._latency_keys), **good}
 
     def loaded(self, worlds: Integers, seeds: Integers) -> None:
         worlds, seeds = self.loops.host(worlds), self.loops.host(seeds)

@@ -17,6 +17,7 @@ from microsim.engine.components import Airflow
 from microsim.engine.noise import stream_keys
 from microsim.engine.random_layout import numbers_between
 from microsim.engine.records import address_of
+from microsim.engine.world_arrays import WorldArray
 from microsim.plugin_errors import plugin_errors
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomised import is_limit, place_spans, start_stream, value_stream, with_value
@@ -126,15 +127,14 @@ class RobotColumns:
             np.int64,
         )  # fmt: skip
 
-    def arrays(self) -> dict[str, tuple[Any, int]]:
-        """All that makes up its worlds, with the axis of the worlds."""
-        found: dict[str, tuple[Any, int]] = {
-            "state": (self.state, 1),
-            "handed_in": (self.handed_in, 1),
-            "in_force": (self.in_force, 1),
-            "keys": (self.keys, 0),
-            "ignored": (self.ignored, 0),
+    def arrays(self) -> dict[str, WorldArray]:
+        found = {
+            "state": WorldArray(self.state, 1),
+            "handed_in": WorldArray(self.handed_in, 1),
+            "in_force": WorldArray(self.in_force, 1),
+            "keys": WorldArray(self.keys),
+            "ignored": WorldArray(self.ignored),
         }
         if self.limits or self.winds:
-            found["parameters"] = (self.parameters, 1)
+            found["parameters"] = WorldArray(self.parameters, 1)
         return found

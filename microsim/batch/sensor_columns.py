@@ -26,6 +26,7 @@ from microsim.engine.noise import stream_keys
 from microsim.engine.random_layout import numbers_between
 from microsim.engine.records import Records, address_of, rows_of
 from microsim.engine.timekeeper import Clock, Trigger
+from microsim.engine.world_arrays import WorldArray
 from microsim.errors import UsageError
 from microsim.faults import FAULTS
 from microsim.outputs.sensor_context import sensor_context
@@ -102,13 +103,13 @@ class SensorColumns(ABC):
     def sample(self, worlds: Integers, tick: Integers) -> None:
         """Read it in these worlds, at their ticks."""
 
-    def arrays(self) -> dict[str, tuple[Any, int]]:
-        """All that makes up its worlds, with the axis of the worlds."""
+    def arrays(self) -> dict[str, WorldArray]:
+        """All that makes up its worlds, but for what is under way."""
         return {
-            "keys": (self.keys, 0),
-            "sampled_at": (self.sampled_at, 0),
-            "dropped": (self.dropped, 0),
-            "readings": (self.readings, 0),
+            "keys": WorldArray(self.keys),
+            "sampled_at": WorldArray(self.sampled_at),
+            "dropped": WorldArray(self.dropped),
+            "readings": WorldArray(self.readings),
         }
 
     readings: Any  # a row for each world
@@ -287,9 +288,9 @@ class KernelColumns(SensorColumns):
     def kernels(self) -> set[Any]:
         return set(self.calls.kernels)
 
-    def arrays(self) -> dict[str, tuple[Any, int]]:
-        found = {**super().arrays(), "memories": (self.memories, 0)}
-        return {**found, "settings": (self.settings, 0)} if self.spans else found
+    def arrays(self) -> dict[str, WorldArray]:
+        found = {**super().arrays(), "memory": WorldArray(self.memories)}
+        return {**found, "settings": WorldArray(self.settings)} if self.spans else found
 
 
 def why_not(target: str, block: Any, sensor: Sensor, has_others: bool) -> str:

@@ -27,6 +27,7 @@ from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, Motion
 from microsim.engine.records import address_of
 from microsim.engine.world import World
+from microsim.engine.world_arrays import WorldArray
 
 
 @dataclass
@@ -167,20 +168,21 @@ class Physics:
         dx, dy, dz = (float(a.state[row, i] - b.state[row, j]) for row in (X, Y, Z))
         return float(np.sqrt(dx * dx + dy * dy + dz * dz))
 
-    def memory(self) -> Any:
-        fleets = [(fleet.model.name, fleet.names, fleet.state.copy(), fleet.command.copy()) for fleet in self.fleets]
-        return fleets, self.contacts.names, self.contacts.obstacles, self.contacts.touch.copy()
+    def arrays(self) -> dict[str, WorldArray]:
+        """Of every robot its state and its command."""
+        found = {}
+        for fleet in self.fleets:
+            for column, name in enumerate(fleet.names):
+                for what, array in (("state", fleet.state), ("command", fleet.command)):
+                    found[f"{name} ({fleet.model.name}): {what}"] = WorldArray(array[:, column : column + 1], 1)
+        return found
 
-    def recall(self, memory: Any) -> None:
-        """By name: robots that were not there then stay as they are."""
-        fleets, names, obstacles, touch = memory
+    def save_contacts(self) -> Any:
+        return self.contacts.names, self.contacts.obstacles, self.contacts.touch.copy()
+
+    def load_contacts(self, saved: Any) -> None:
+        names, obstacles, touch = saved
         self.contacts.recall(tuple(names), tuple(obstacles), touch)
-        for model, members, state, command in fleets:
-            for column, name in enumerate(members):
-                fleet, own = self.home.get(name, (None, 0))
-                if fleet is not None and fleet.model.name == model:
-                    fleet.state[:, own], fleet.command[:, own] = state[:, column], command[:, column]
-        self.look()
 
 
 def put(model: RobotModel, column: Array, world: World, x: float, y: float, z: float, yaw: float) -> None:

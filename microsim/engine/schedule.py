@@ -15,10 +15,12 @@ from microsim.engine.calls import IS_BROKEN, BrokenKernelError, Rows
 from microsim.engine.compiled_tick import Tables, begin_tick, invoke_for, run_ticks, sense, track
 from microsim.engine.contact_rows import SCENERY
 from microsim.engine.faults import Health
+from microsim.engine.geometry import Array
 from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Output
 from microsim.engine.radio import RadioNetwork
 from microsim.engine.timekeeper import NS_PER_S, Clock
+from microsim.engine.world_arrays import ONLY, WorldArray, put, taken
 
 CHUNK = 256  # ticks at most that are run in one call
 
@@ -74,7 +76,7 @@ class Schedule:
     radio: RadioNetwork | None
     tables: Tables
     python: Mapping[str, tuple[int, Output]]  # outputs that Python makes: by name, with their row in the table
-    memories: Mapping[str, Any]  # robot/sensor -> array of what it keeps from tick to tick
+    memories: Mapping[str, Array]  # robot/sensor -> what it keeps from tick to tick
     receive: Mapping[str, Callable[[int, bytes], None]]  # robot -> what gets (stamp [ns], payload) of its packets
     health: Health
     transcript: TranscriptBuffer
@@ -225,25 +227,30 @@ class Schedule:
                 invoke_for(tables.address, row, self.tick)
         self._raise_broken()
 
+    def arrays(self) -> dict[str, WorldArray]:
+        """All that robots and sensors are and keep."""
+        memories = {f"{name}: memory": WorldArray(array[None]) for name, array in self.memories.items()}
+        return {**self.physics.arrays(), **memories}
+
     def save(self) -> Any:
         return (
             self.tick,
             list(self.pending),
-            self.physics.memory(),
+            taken(self.arrays(), lambda array: ONLY),
+            self.physics.save_contacts(),
             self.radio and self.radio.save(),
             {name: output.save() for name, (_, output) in self.python.items()},
-            {name: array.copy() for name, array in self.memories.items()},
         )
 
     def load(self, saved: Any) -> None:
-        self.tick, pending, physics, radio, outputs, memories = saved
+        """By name: robots and sensors that were not there then stay as they are."""
+        self.tick, pending, arrays, contacts, radio, outputs = saved
         self.pending = [item for item in pending if _owner(item) in self.physics.home]  # others were deleted
-        self.physics.recall(physics)
+        put(self.arrays(), arrays, lambda array: ONLY)
+        self.physics.load_contacts(contacts)
+        self.physics.look()
         if self.radio is not None and radio is not None:  # it may have been off when it was saved
             self.radio.load(radio)
-        for name, array in memories.items():
-            if name in self.memories and self.memories[name].shape == array.shape:
-                self.memories[name][:] = array
         for name, (_, output) in self.python.items():
             output.load(outputs.get(name), self.tick)
         self.tables.resume(self.tick)

@@ -70,8 +70,10 @@ def simulated() -> dict[str, dict[str, str]]:
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_the_loops_of_a_gpu_give_the_cpus_bits(name: str, simulated: dict[str, dict[str, str]]) -> None:
+    """Cameras that are drawn on a GPU keep the last frame that did not fail in an array of their own."""
     assert_complete()
-    assert simulated[name] == digests(name, "cpu")
+    shared = {key: each for key, each in simulated[name].items() if not key.endswith(": good")}
+    assert shared == digests(name, "cpu")
 
 
 @pytest.fixture
