@@ -88,7 +88,10 @@ ACTIONS = st.lists(
 def test_a_line_of_many_worlds_does_what_a_list_for_each_does(
     latency: Latency, capacity: int, actions: list[tuple[str, int, int]], key: int
 ) -> None:
-    """Worlds have ticks of their own; what leaves has what was put beside it, through wrap-around, growth and saves."""
+    """Worlds have ticks of their own; what leaves has what was put beside it, through wrap-around, growth and saves.
+
+    What was saved is loaded by a line with more or less room.
+    """
     keys = np.array([key, key + 1, 7], np.int64)
     line = DelayLine(latency, keys, capacity, ticks_seen=((2,), np.int64))
     lists = [ListOfOneWorld(latency, int(each)) for each in keys]
@@ -116,7 +119,10 @@ def test_a_line_of_many_worlds_does_what_a_list_for_each_does(
         elif action == "save":
             saved = line.save([0, 2]), [lists[w].save() for w in (0, 2)], [now[w] for w in (0, 2)]
         elif action == "load" and saved is not None:
-            line.load([0, 2], saved[0])
+            other = DelayLine(latency, keys, 1 + number % 6, ticks_seen=((2,), np.int64))
+            other.load([1], line.save([1]))
+            other.load([0, 2], saved[0])
+            line = other
             for w, each, tick in zip((0, 2), *saved[1:], strict=True):
                 lists[w].load(each)
                 now[w] = tick
