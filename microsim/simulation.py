@@ -155,9 +155,9 @@ class Simulation:
         return self.clock.time_ns(self._schedule.tick)
 
     @property
-    def drawn(self) -> Scenario:
+    def resolved(self) -> Scenario:
         """The current scenario with the random values of `randomize`; without that block, `scenario`."""
-        return self._drawn
+        return self._resolved
 
     @property
     def robots(self) -> tuple[str, ...]:
@@ -237,7 +237,7 @@ class Simulation:
     def _draw(self) -> None:
         """Decide what the scenario leaves to the seed."""
         before = self.world
-        self._drawn, self.world = draw(self.scenario, self._written_world, self._seed)
+        self._resolved, self.world = draw(self.scenario, self._written_world, self._seed)
         if self.world is not before:
             self._shared.clear()
 
@@ -375,7 +375,7 @@ class Simulation:
         model = self.model(robot)
         if model.from_twist is not None:
             forward = checked_number("linear.x", linear[0])
-            values = model.from_twist(self._drawn.robots[robot], forward, checked_number("turn", turn))
+            values = model.from_twist(self._resolved.robots[robot], forward, checked_number("turn", turn))
             return self.command_values(robot, values, stamp_ns)
         fields = {"linear.x": linear[0], "linear.y": linear[1], "linear.z": linear[2], "angular.z": turn}
         values = {n: fields[f] for n, f in zip(model.inputs, model.twist_fields, strict=True)}
@@ -385,7 +385,7 @@ class Simulation:
         self, robot: str, x: float, y: float, z: float | None = None, yaw: float = 0.0, stamp_ns: int | None = None
     ) -> bool:
         """Put a robot somewhere, at rest; a drone without z keeps its height. Ignored and counted where it cannot."""
-        model, world, settings = self.model(robot), self.world, self._drawn.robots[robot]
+        model, world, settings = self.model(robot), self.world, self._resolved.robots[robot]
         height = self._height_to_come(robot) if z is None else checked_number("z", z)
         x, y, yaw = checked_number("x", x), checked_number("y", y), checked_number("yaw", yaw)
         if not all(map(math.isfinite, (x, y, height, yaw))) or max(map(abs, (x, y, height, yaw))) > 1e6:
@@ -534,9 +534,9 @@ class Simulation:
     # ---- composition -----------------------------------------------------------------------------------------
 
     def _compose(self) -> Schedule:
-        self.health = Health(faults_in_ticks(self._drawn, self.clock), self.listeners.warning)
-        faults = self._message_faults = MessageFaults(self._drawn, self.clock, self._seed)
-        parts = self._drawn, self._seed, self.world, self.clock, self._outbox, self._shared, self.health
+        self.health = Health(faults_in_ticks(self._resolved, self.clock), self.listeners.warning)
+        faults = self._message_faults = MessageFaults(self._resolved, self.clock, self._seed)
+        parts = self._resolved, self._seed, self.world, self.clock, self._outbox, self._shared, self.health
         with plugin_errors():
             schedule, run = compose(*parts, faults.affected)
         self._outbox.alter = faults.alterer(self, schedule)

@@ -16,14 +16,21 @@ from typing import Any
 
 import numpy as np
 
-from microsim.batch.batch_arguments import checked_seeds, checked_threads, is_on_gpu, whole_numbers
-from microsim.batch.batch_columns import Array, Integers, Loops
+from microsim.batch.batch_columns import (
+    Array,
+    Integers,
+    Loops,
+    checked_seeds,
+    checked_threads,
+    is_on_gpu,
+    whole_numbers,
+)
 from microsim.batch.batch_ground import Ground
 from microsim.batch.batch_radio import BatchRadio
 from microsim.batch.device_choice import choose_loops
 from microsim.batch.instrument_columns import sensor_columns
 from microsim.batch.robot_columns import RobotColumns
-from microsim.batch.sensor_columns import Fixture, KernelColumns, SensorColumns, why_not
+from microsim.batch.sensor_columns import BatchContext, KernelColumns, SensorColumns, why_not
 from microsim.engine.calls import Rows
 from microsim.engine.components import X, Z
 from microsim.engine.contact_tables import Contacts, Mover
@@ -425,7 +432,7 @@ class BatchSimulation:
         found = {"tick": WorldArray(self.tick), "touch": WorldArray(self.contacts.touch, 2), **self.ground.arrays()}
         for part in (self._robots, self._sensors):
             for name, each in part.items():
-                found |= {f"{name}: {key}": value for key, value in each.arrays().items()}
+                found |= {f"{name}:{key}": value for key, value in each.arrays().items()}
         return found
 
     def lines(self) -> list[tuple[str, DelayLine]]:
@@ -470,12 +477,12 @@ class BatchSimulation:
             if reasons[name]:
                 choice = f"; choose sensors with sensors=[...] from: {', '.join(possible)}"
                 raise UsageError(reasons[name] + choice)
-        fixture = Fixture(self.scenario, self._robots, self.clock, self._faults)
+        batch = BatchContext(self.scenario, self._robots, self.clock, self._faults)
         made: dict[str, SensorColumns] = {}
         for full, (robot, name, block, kind) in there.items():
             if full in set(names) or (kind.tracker is not None and kind.tracker.is_shared and name == kind.name):
                 with plugin_errors(f"sensor {full}", kind):
-                    made[full] = sensor_columns(fixture, self._robots[robot], name, block, kind, self.n)
+                    made[full] = sensor_columns(batch, self._robots[robot], name, block, kind, self.n)
         self._trackers = [each for each in made.values() if isinstance(each, KernelColumns) and each.is_tracking]
         self._unseen = [each for each in self._trackers if each.target not in names]  # what others share is kept up
         return {full: columns for full, columns in made.items() if full in set(names)}

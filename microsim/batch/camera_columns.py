@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numba import cuda, float64, int32, uint8
 
 from microsim.batch import camera_kernels
 from microsim.batch.batch_columns import Integers
 from microsim.batch.camera_kernels import BLANK, BROKEN, CAMERA, FRAME_SIZE
-from microsim.batch.cuda_camera import expose_loop, frame_loop, release_loop
 from microsim.batch.sensor_columns import SensorColumns
+from microsim.engine.calls import integers_at
 from microsim.engine.compiled_tick import windows_table
 from microsim.engine.delay_line import DelayLine, most_under_way
 from microsim.engine.geometry import matrix_from_rpy
@@ -52,13 +54,13 @@ class CameraColumns(SensorColumns):
 
     def _describe_pipeline(self) -> dict[str, Any]:
         xp, n = self.loops.xp, self.n
-        latency = latency_of(self.context, self.fixture.scenario.physics_hz)
+        latency = latency_of(self.context, self.batch.scenario.physics_hz)
         self._latency_keys: Integers = xp.zeros(n, np.int64)
         capacity, frame = most_under_way(latency, self.trigger), ((FRAME_SIZE,), np.int64)
         self.line = DelayLine(latency, self._latency_keys, capacity, xp, self.loops.table, frame=frame)
         self._good: Integers = xp.zeros((n, FRAME_SIZE), np.int64)
         self._drawn, self._has_left = xp.zeros_like(self._good), xp.zeros(n, np.int64)
-        silent, fails = self.windows("silence"), self.windows("fail")
+        silent, fails = self.faults.silent, self.faults.fails
         windows, count = self._keep(windows_table([*silent, *fails])), len(silent) + len(fails)
         return {
             "fleet": address_of(self.robot.fleet),
@@ -183,3 +185,46 @@ class CameraColumns(SensorColumns):
     def loaded(self, worlds: Integers, seeds: Integers) -> None:
         self._has_left[worlds] = 0
         self._place_obstacles(worlds)
+
+
+# ---- what a thread of a GPU does -------------------------------------------------------------------------------------
+
+_integers_at = integers_at
+_expose, _release = camera_kernels.expose, camera_kernels.release
+
+
+def expose_loop() -> Callable[..., None]:
+    def loop(count: int, camera: int, worlds: int, tick: int) -> None:
+        index = cuda.grid(1)
+        if index < count:
+            w = _integers_at(worlds, count)[index]
+            _expose(camera, w, _integers_at(tick, w + 1)[w])
+
+    return loop
+
+
+def release_loop() -> Callable[..., None]:
+    def loop(count: int, camera: int, worlds: int, tick: int) -> None:
+        index = cuda.grid(1)
+        if index < count:
+            w = _integers_at(worlds, count)[index]
+            _release(camera, w, _integers_at(tick, w + 1)[w])
+
+    return loop
+
+
+def frame_loop(step: Callable[..., Any]) -> Callable[..., None]:
+    """A thread for each of the `each` shapes, patches or pixels of every frame that is drawn."""
+
+    def loop(count: int, camera: int, worlds: int, each: int) -> None:
+        index = cuda.grid(1)
+        if index < count:
+            room, words, byte = (
+                cuda.local.array((3, 2, 2), float64),
+                cuda.local.array(6, int32),
+                cuda.local.array(1, uint8),
+            )
+            n = index // each
+            step(camera, _integers_at(worlds, n + 1)[n], n, index % each, room, words, byte)
+
+    return loop

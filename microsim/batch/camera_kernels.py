@@ -94,11 +94,6 @@ _delay_at, _push, _pop_due, _sampled_at = (
 
 
 @kernel
-def _pose_of(frame: int) -> Array:
-    return _floats_at(frame + _POSE, 12)
-
-
-@kernel
 def _copy_frame(source: int, target: int) -> None:
     before, after = _integers_at(source, FRAME_SIZE), _integers_at(target, FRAME_SIZE)
     for k in range(FRAME_SIZE):
@@ -126,7 +121,7 @@ def expose(camera: int, w: int, now: int) -> None:
 @kernel
 def _look(own: Record, w: int, now: int, frame: int) -> None:
     """Write down where the camera is."""
-    robot, seen, pose = _integers_at(own.fleet, FLEET_COLUMNS), _room(FIELDS), _pose_of(frame)
+    robot, seen, pose = _integers_at(own.fleet, FLEET_COLUMNS), _room(FIELDS), _floats_at(frame + _POSE, 12)
     _observe_one(_float_grid_at(robot[STATE], robot[STATE_ROWS], robot[WIDTH]), w, seen)
     pose[0], pose[1], pose[2] = _place_of(seen, own.place[0], own.place[1], own.place[2])
     t = own.turned
@@ -197,7 +192,7 @@ def aim_shape(camera: int, w: int, n: int, index: int, room: Array, words: Words
         return
     for k in range(SHAPE_COLUMNS):
         one[k] = shape[SHAPE_COLUMNS * index + k]
-    pose = _pose_of(frame)
+    pose = _floats_at(frame + _POSE, 12)
     scale, columns, rows = _screen_of(own)
     coefficients = _floats_at(own.aimed + 8 * COEFFICIENTS * place, COEFFICIENTS)
     aim_one(pose, scale, columns, rows, one, coefficients, span)
@@ -231,7 +226,7 @@ def aim_ground(camera: int, w: int, n: int, index: int, room: Array, words: Word
     frame = own.drawn + _FRAME_BYTES * w
     if _is_blank(frame) or _is_plane(own, frame):
         return
-    pose, span = _pose_of(frame), _words_at(own.ground_spans + 16 * (n * own.span_count + index), 4)
+    pose, span = _floats_at(frame + _POSE, 12), _words_at(own.ground_spans + 16 * (n * own.span_count + index), 4)
     scale, columns, rows = _screen_of(own)
     block = index - own.holes.rows * own.holes.columns
     if block < 0:
@@ -248,7 +243,7 @@ def see_pixel(camera: int, w: int, n: int, pixel: int, room: Array, words: Words
     if _is_blank(frame):
         _bytes_at(own.seen + n * count, count)[pixel] = 0
         return
-    pose, above = _pose_of(frame), _frame_at(frame).above
+    pose, above = _floats_at(frame + _POSE, 12), _frame_at(frame).above
     is_plane = _is_plane(own, frame)
     v, u = pixel // own.width, pixel % own.width
     ray_x, ray_y = _floats_at(own.rays + 8 * pixel, 1), _floats_at(own.rays + 8 * (count + pixel), 1)

@@ -15,14 +15,15 @@ import numpy.typing as npt
 
 from microsim.batch.batch_columns import Integers
 from microsim.batch.robot_columns import RobotColumns
-from microsim.batch.sensor_columns import NEVER, Fixture, KernelColumns, SensorColumns
+from microsim.batch.sensor_columns import NEVER, BatchContext, KernelColumns, SensorColumns
 from microsim.engine.bodies import Body, body_row
 from microsim.engine.delay_line import DelayLine, delay_at, most_under_way, pop_due, push, sampled_at
 from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, Motion, observe
 from microsim.engine.noise import stream_keys
 from microsim.engine.world_arrays import WorldArray
-from microsim.outputs.sensor_outputs import is_in, latency_of, latency_stream
+from microsim.outputs.sensor_faults import is_in
+from microsim.outputs.sensor_outputs import latency_of, latency_stream
 from microsim.sensors.sensor import Instrument, KernelSensor, Sensor, View
 
 _NO_BODIES: Array = np.zeros((0, 15))
@@ -45,10 +46,9 @@ class InstrumentColumns(SensorColumns):
         self._made: npt.NDArray[Any] = np.zeros((n, *shape), sensor.dtype)
         self.keys, self.sampled_at, self.dropped = map(self.loops.host, (self.keys, self.sampled_at, self.dropped))
         self.readings = self.loops.array(self._plain())
-        self._fails, self._silent = self.windows("fail"), self.windows("silence")
-        others = self.fixture.scenario.robots.items()
+        others = self.batch.scenario.robots.items()
         self._bodies = {name: Body(*settings.body()) for name, settings in others if name != self.robot.name}
-        latency, self._latency_keys = latency_of(self.context, self.fixture.scenario.physics_hz), np.zeros(n, np.int64)
+        latency, self._latency_keys = latency_of(self.context, self.batch.scenario.physics_hz), np.zeros(n, np.int64)
         kept = {
             "shows": ((), np.int64),  # the tick that is seen
             "motion": ((FIELDS,), np.float64),
@@ -57,7 +57,7 @@ class InstrumentColumns(SensorColumns):
         capacity = most_under_way(latency, self.trigger)
         self.line = DelayLine(latency, self._latency_keys, capacity, np, lambda rows: rows, **kept)
         self._good = {  # what was seen last without a failure, where it can be needed
-            name: np.zeros((n if self._fails else 0, *shape), kind) for name, (shape, kind) in kept.items()
+            name: np.zeros((n if self.faults.fails else 0, *shape), kind) for name, (shape, kind) in kept.items()
         }
         self._left: dict[int, tuple[int, View | None]] = {}  # what has left and is not read yet
         self._settings: dict[int, Any] = {}  # of worlds whose seed draws them
@@ -72,7 +72,7 @@ class InstrumentColumns(SensorColumns):
         self.sampled_at[worlds], self.dropped[worlds] = NEVER, 0
         self._made[worlds] = np.zeros((), self.sensor.dtype)
         self.line.clear(worlds)
-        if self._fails:
+        if self.faults.fails:
             self._good["shows"][worlds] = _BLANK
         self._forget(worlds)
         self._draw_settings(worlds, seeds)
@@ -95,15 +95,15 @@ class InstrumentColumns(SensorColumns):
         delay = delay_at(self.line.address, world, now)
         if delay < 0:
             return
-        if is_in(self._silent, now):
+        if is_in(self.faults.silent, now):
             self.dropped[world] += 1
             return
-        has_failed = is_in(self._fails, now)
+        has_failed = is_in(self.faults.fails, now)
         seen = {name: array[world] for name, array in self._good.items()} if has_failed else self._seen(now, motions)
         place = push(self.line.address, world, now, delay)
         for name, array in self.line.kept.items():
             array[world, place] = seen[name]
-            if self._fails and not has_failed:
+            if self.faults.fails and not has_failed:
                 self._good[name][world] = seen[name]
         if has_failed and self.sensor.on_failure == "empty":
             self.line.kept["shows"][world, place] = _BLANK
@@ -128,7 +128,7 @@ class InstrumentColumns(SensorColumns):
         """By robot: (len(worlds), FIELDS), on the CPU."""
         found = {}
         for name in (self.robot.name, *self._bodies):
-            state = self.loops.host(self.fixture.robots[name].state[:, worlds])
+            state = self.loops.host(self.batch.robots[name].state[:, worlds])
             found[name] = np.empty((worlds.size, FIELDS))
             observe(np.ascontiguousarray(state), found[name])
         return found
@@ -166,7 +166,7 @@ class InstrumentColumns(SensorColumns):
         """Level ground and relief, and obstacles that are moved, are drawn by different functions."""
         ground = self.robot.ground
         kind = self.sensor, ground.world.is_flat, ground.is_shared
-        return {kind} if is_drawn_by_gpu(self.fixture, self.robot, self.block, self.sensor) else set()
+        return {kind} if is_drawn_by_gpu(self.batch, self.robot, self.block, self.sensor) else set()
 
     def _read(self, due: Sequence[tuple[int, int, View | None]]) -> None:
         """Instruments that can draw many views in one call are aimed at each first: `aim`, `draw` and `at_once`."""
@@ -238,7 +238,7 @@ class InstrumentColumns(SensorColumns):
 
     def arrays(self) -> dict[str, WorldArray]:
         readings = WorldArray(self._made if self.loops.name == "cpu" else self.readings)
-        good = {f"good {name}": WorldArray(array) for name, array in self._good.items() if self._fails}
+        good = {f"good {name}": WorldArray(array) for name, array in self._good.items() if self.faults.fails}
         return {**super().arrays(), "readings": readings, "latency_keys": WorldArray(self._latency_keys), **good}
 
     def loaded(self, worlds: Integers, seeds: Integers) -> None:
@@ -249,19 +249,19 @@ class InstrumentColumns(SensorColumns):
 
 
 def sensor_columns(
-    fixture: Fixture, robot: RobotColumns, name: str, block: Any, sensor: Sensor, n: int
+    batch: BatchContext, robot: RobotColumns, name: str, block: Any, sensor: Sensor, n: int
 ) -> SensorColumns:
     if isinstance(sensor, KernelSensor):
-        return KernelColumns(fixture, robot, name, block, sensor, n)
+        return KernelColumns(batch, robot, name, block, sensor, n)
     assert isinstance(sensor, Instrument)
-    if robot.loops.name == "cuda" and is_drawn_by_gpu(fixture, robot, block, sensor):
+    if robot.loops.name == "cuda" and is_drawn_by_gpu(batch, robot, block, sensor):
         from microsim.batch.camera_columns import CameraColumns  # needs numba's part for GPUs
 
-        return CameraColumns(fixture, robot, name, block, sensor, n)
-    return InstrumentColumns(fixture, robot, name, block, sensor, n)
+        return CameraColumns(batch, robot, name, block, sensor, n)
+    return InstrumentColumns(batch, robot, name, block, sensor, n)
 
 
-def is_drawn_by_gpu(fixture: Fixture, robot: RobotColumns, block: Any, sensor: Sensor) -> bool:
+def is_drawn_by_gpu(batch: BatchContext, robot: RobotColumns, block: Any, sensor: Sensor) -> bool:
     if sensor.camera is None or robot.ground.is_generated:
         return False
-    return sensor.camera.is_plain(block, robot.ground.world, len(fixture.robots) > 1)
+    return sensor.camera.is_plain(block, robot.ground.world, len(batch.robots) > 1)

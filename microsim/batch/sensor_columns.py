@@ -17,7 +17,7 @@ from microsim.batch.batch_columns import Integers
 from microsim.batch.kernels import STEP
 from microsim.batch.robot_columns import RobotColumns
 from microsim.engine.calls import BLOCK, BLOCK_ROWS, CALL, has_checked
-from microsim.engine.compiled_tick import Window, windows_table
+from microsim.engine.compiled_tick import windows_table
 from microsim.engine.delay_line import DelayLine
 from microsim.engine.faults import TimedFault
 from microsim.engine.geometry import Array
@@ -28,9 +28,8 @@ from microsim.engine.records import Records, address_of, rows_of
 from microsim.engine.timekeeper import Clock, Trigger
 from microsim.engine.world_arrays import WorldArray
 from microsim.errors import UsageError
-from microsim.faults import FAULTS
 from microsim.outputs.sensor_context import sensor_context
-from microsim.outputs.sensor_outputs import windows_of
+from microsim.outputs.sensor_faults import sensor_faults
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomised import value_stream, with_value
 from microsim.sensors.sensor import Kernel, KernelSensor, Sensor
@@ -38,7 +37,7 @@ from microsim.sensors.sensor import Kernel, KernelSensor, Sensor
 NEVER = -1  # tick of a reading that has not been made yet
 
 
-class Fixture:
+class BatchContext:
     """What all sensors of a batch share with their worlds."""
 
     def __init__(
@@ -55,14 +54,14 @@ class SensorColumns(ABC):
 
     has_history = False  # a reading depends on the ones before it, so none may be left out
 
-    def __init__(self, fixture: Fixture, robot: RobotColumns, name: str, block: Any, sensor: Sensor, n: int) -> None:
-        self.fixture, self.robot, self.name, self.block, self.sensor, self.n = fixture, robot, name, block, sensor, n
+    def __init__(self, batch: BatchContext, robot: RobotColumns, name: str, block: Any, sensor: Sensor, n: int) -> None:
+        self.batch, self.robot, self.name, self.block, self.sensor, self.n = batch, robot, name, block, sensor, n
         self.target, self.loops = f"{robot.name}/{name}", robot.loops
-        scenario = fixture.scenario
+        scenario = batch.scenario
         self.trigger = Trigger(block.hz, scenario.physics_hz)
-        world, clock = robot.ground.world, fixture.clock
+        world, clock = robot.ground.world, batch.clock
         self.context = sensor_context(scenario, robot.name, name, block, world, clock)
-        self.faults = [fault for fault in fixture.faults if fault.target == self.target]
+        self.faults = sensor_faults(batch.faults, self.target, scenario.plugins)
         path = ".".join(("robots", robot.name, *robot.settings.sensor_key(name)))
         values = scenario.randomize.values if scenario.randomize else {}
         self.spans = {key: span for key, span in values.items() if key.startswith(f"{path}.")}
@@ -76,9 +75,6 @@ class SensorColumns(ABC):
     @abstractmethod
     def prepare(self) -> None:
         """Make the arrays of this kind of sensor."""
-
-    def windows(self, effect: str) -> list[Window]:
-        return windows_of(self.faults, effect, self.fixture.scenario.plugins)
 
     def settings_of(self, numbers: dict[str, float]) -> Any:
         """The block with what the seed has drawn."""
@@ -152,7 +148,7 @@ class KernelColumns(SensorColumns):
         if kernel is None:
             raise UsageError(f"{self.target}: the model {self.robot.settings.model} has no joints")
         self.owner = (
-            self.fixture.owners.setdefault(self.robot.name, self) if tracker is not None and tracker.is_shared else self
+            self.batch.owners.setdefault(self.robot.name, self) if tracker is not None and tracker.is_shared else self
         )
         numbers = np.array([*sensor.numbers(self.owner.context), 0.0], np.float64)
         self.settings: Array = array(np.tile(numbers, (n if self.spans else 1, 1)))
@@ -167,12 +163,12 @@ class KernelColumns(SensorColumns):
         self.readings = self._numbers.reshape(-1, *sensor.reading_shape(context))
         if self.is_rounded:
             self.readings = xp.zeros((n, *sensor.reading_shape(context)), sensor.dtype)
-        self.has_history = (bool(sensor.memory) and tracker is None) or bool(self.windows("silence"))
+        self.has_history = (bool(sensor.memory) and tracker is None) or bool(self.faults.silent)
         self.is_tracking = tracker is not None and tracker.applies(self.block) and self.owner is self
         self._make_calls(kernel)
 
     def _make_calls(self, kernel: Any) -> None:
-        owner, jumps, silent = self.owner, self.windows("shift"), self.windows("silence")
+        owner, jumps, silent = self.owner, self.faults.jumps, self.faults.silent
         array = self.loops.array
         self.window_count = len(jumps) + len(silent)
         self._windows = self.loops.table(windows_table([*jumps, *silent]))
@@ -186,16 +182,14 @@ class KernelColumns(SensorColumns):
         many = self._kernel_for_blocks()
         if many is not None:
             steps[0]["sample_many"] = self.loops.sample_many_function(many)
-        for fault in self.faults:
-            kind = FAULTS.find(fault.kind, self.fixture.scenario.plugins)
-            if kind is not None and kind.effect == "alter":
-                span = array(np.array([[fault.first_tick, fault.end_tick, *fault.offset]], np.float64))
-                room = self.loops.xp.zeros((self.n, self.reading_size))
-                kernels.append(kind.alter)
-                owners.append(f"the fault {kind.name} of {owners[0]}")
-                calls.append(self._call(kind.alter, span, room, (span.shape[1], self.reading_size, self.sizes[2])))
-                steps.append(self._step(span, room))
-                self._kept += [span, room]
+        for kind, effect, fault in self.faults.altering:
+            span = array(np.array([[fault.first_tick, fault.end_tick, *fault.offset]], np.float64))
+            room = self.loops.xp.zeros((self.n, self.reading_size))
+            kernels.append(effect.alter)
+            owners.append(f"the fault {kind.name} of {owners[0]}")
+            calls.append(self._call(effect.alter, span, room, (span.shape[1], self.reading_size, self.sizes[2])))
+            steps.append(self._step(span, room))
+            self._kept += [span, room]
         self.calls = self._calls(kernels, owners, calls, steps)
         tracker = self.sensor.tracker
         if self.is_tracking and tracker is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from microsim.engine.geometry import Vector
 
-FAIL, DROPOUT, BLACKOUT, JUMP = "fail", "dropout", "blackout", "jump"
+DROPOUT = "dropout"
 RADIO = "radio"  # target of a blackout
 
 
@@ -46,13 +46,6 @@ class Health:
             if fault.target == target and fault.kind == kind and fault.first_tick <= tick < fault.end_tick:
                 return fault
         return None
-
-    def drops(self, target: str, tick: int) -> bool:
-        """True when nothing is to be sent; counted."""
-        if self.at(target, DROPOUT, tick) is None:
-            return False
-        self.dropped[target] += 1
-        return True
 
     def note(self, target: str, problem: str) -> None:
         """A message was made without a new measurement (problem says why), or all went well ("")."""

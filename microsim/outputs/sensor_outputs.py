@@ -6,7 +6,7 @@ output that Python makes at its own ticks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,20 +14,20 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine.calls import sample_address
-from microsim.engine.compiled_tick import Call, CompiledOutput, Slot, Window
+from microsim.engine.compiled_tick import Call, CompiledOutput, Slot
 from microsim.engine.components import FixedMount
 from microsim.engine.delay_line import DelayLine, Latency, most_under_way
 from microsim.engine.delayed_readings import MOST_UNDER_WAY, CompiledReading, DelayedReadings
-from microsim.engine.faults import Health, TimedFault, of_target
+from microsim.engine.faults import Health
 from microsim.engine.geometry import Array, matrix_from_rpy, rpy_from_matrix
 from microsim.engine.pipeline import Delayed
 from microsim.engine.records import address_of
 from microsim.errors import PluginError
-from microsim.faults import FAULTS
 from microsim.messages import Prepared, encoders, is_known
 from microsim.messages.outbox import name_in_transcript
 from microsim.outputs.run_outputs import Run, bodies_of, parts_of_others
 from microsim.outputs.sensor_context import sensor_context
+from microsim.outputs.sensor_faults import SensorFaults, is_in, sensor_faults
 from microsim.plugin_errors import plugin_error, plugin_errors
 from microsim.scenario.bundles import own_splats
 from microsim.sensors.plugin import PluginOutput, as_plugin_error
@@ -97,31 +97,17 @@ def add_sensors(run: Run) -> None:
                 _add_kernel(run, context, sensor)
 
 
-def windows_of(faults: Iterable[TimedFault], effect: str, folders: Iterable[str]) -> list[Window]:
-    found: list[Window] = []
-    for fault in faults:
-        kind = FAULTS.find(fault.kind, folders)
-        if kind is not None and kind.effect == effect:
-            found.append((fault.first_tick, fault.end_tick, *fault.offset))
-    return found
-
-
-def is_in(windows: Iterable[Window], tick: int) -> bool:
-    return any(first <= tick < end for first, end, *_ in windows)
-
-
 def _add_kernel(run: Run, context: SensorContext, sensor: KernelSensor) -> None:
     target = f"{context.robot}/{context.sensor}"
-    faults, folders = of_target(run.health.faults, target), run.scenario.plugins
-    call = sensor_call(run, context, sensor)
-    call.jumps = windows_of(faults, "shift", folders)
-    calls, dropouts = [call, *_altering(run, call, faults)], windows_of(faults, "silence", folders)
+    faults, call = _faults(run, context), sensor_call(run, context, sensor)
+    call.jumps = faults.jumps
+    calls = [call, *_altering(run, call, faults)]
     for form in sensor.messages:
         topic, ready, slots = _filled(context, sensor, form, call.reading)
         run.outbox.topics[topic] = (form.type, form.qos)
         run.rates[topic] = context.settings.hz
         trigger, name = run.trigger(context.settings.hz), name_in_transcript(topic, form.type)
-        run.add(sensor.position, topic, CompiledOutput(name, trigger, ready.bytes, slots, calls, dropouts, target))
+        run.add(sensor.position, topic, CompiledOutput(name, trigger, ready.bytes, slots, calls, faults.silent, target))
         calls = []  # its other messages are sent after this one, with the same reading
 
 
@@ -157,18 +143,21 @@ def joined(slots: list[Slot]) -> list[Slot]:
     return found
 
 
-def _altering(run: Run, call: Call, faults: Iterable[TimedFault]) -> list[Call]:
+def _faults(run: Run, context: SensorContext) -> SensorFaults:
+    return sensor_faults(run.health.faults, f"{context.robot}/{context.sensor}", run.scenario.plugins)
+
+
+def _altering(run: Run, call: Call, faults: SensorFaults) -> list[Call]:
     """Calls of faults that change the reading: kernels with a sensor's signature, after the sensor's own."""
     calls = []
-    for fault in faults:
-        kind = FAULTS.find(fault.kind, run.scenario.plugins)
-        if kind is not None and kind.effect == "alter":
-            settings = np.array([fault.first_tick, fault.end_tick, *fault.offset], np.float64)
-            run.memories[f"{fault.target}:{kind.name}:{fault.first_tick}"] = memory = np.zeros(call.reading.size)
-            owner = f"the fault {kind.name} of {call.owner}"
-            with plugin_errors(owner, kind):
-                altering = replace(call, function=sample_address(kind.alter), settings=settings)
-            calls.append(replace(altering, memory=memory, owner=owner))
+    for kind, effect, fault in faults.altering:
+        assert effect.alter is not None
+        settings = np.array([fault.first_tick, fault.end_tick, *fault.offset], np.float64)
+        run.memories[f"{fault.target}:{kind.name}:{fault.first_tick}"] = memory = np.zeros(call.reading.size)
+        owner = f"the fault {kind.name} of {call.owner}"
+        with plugin_errors(owner, kind):
+            altering = replace(call, function=sample_address(effect.alter), settings=settings)
+        calls.append(replace(altering, memory=memory, owner=owner))
     return calls
 
 
@@ -228,23 +217,20 @@ class GuardedReader:
     context: SensorContext
     sensor: Instrument
     health: Health
-    faults: tuple[TimedFault, ...]
-    folders: tuple[str, ...]
+    faults: SensorFaults
 
     def __post_init__(self) -> None:
         self.target = f"{self.context.robot}/{self.context.sensor}"
-        self._fails = windows_of(self.faults, "fail", self.folders)
-        self._silent = windows_of(self.faults, "silence", self.folders)
         self.may_break = bool(getattr(self.reader, "may_break", False))
         self._sees_robots = bool(getattr(self.reader, "sees_robots", True))
         self.last: npt.NDArray[Any] | None = None  # kept only where it can be needed
 
     def reading(self, tick: int) -> npt.NDArray[Any] | None:
         """The reading of this tick; None when nothing is to be sent."""
-        if is_in(self._silent, tick):
+        if is_in(self.faults.silent, tick):
             self.health.dropped[self.target] += 1
             return None
-        if is_in(self._fails, tick):
+        if is_in(self.faults.fails, tick):
             return self._instead("failed")
         try:
             found = self.reader.read(self._view(tick))
@@ -253,7 +239,7 @@ class GuardedReader:
                 with as_plugin_error(self.context, self.sensor):
                     raise
             return self._instead(f"failed ({type(error).__name__}: {error})")
-        if self._fails or self.may_break:
+        if self.faults.fails or self.may_break:
             self.health.note(self.target, "")
             self.last = found if self.sensor.on_failure == "repeat" else None
         return found
@@ -297,8 +283,7 @@ def _add_instrument(run: Run, context: SensorContext, sensor: Instrument) -> Non
         _add_delayed(run, context, sensor, forms, delayed)
         return
     encode = [form.encoder(context) for form in forms if form.encoder is not None]
-    faults = of_target(run.health.faults, f"{context.robot}/{context.sensor}")
-    guard = GuardedReader(reader, context, sensor, run.health, faults, run.scenario.plugins)
+    guard = GuardedReader(reader, context, sensor, run.health, _faults(run, context))
 
     def sample(tick: int) -> tuple[bytes, ...] | None:
         reading = guard.reading(tick)
@@ -312,10 +297,9 @@ def _compiled_reading(
     run: Run, context: SensorContext, reader: Reader, forms: Sequence[MessageForm], latency: Latency
 ) -> CompiledReading | None:
     """Of an instrument that needs no Python; None: it does."""
-    target, trigger = f"{context.robot}/{context.sensor}", run.trigger(context.settings.hz)
-    fails = windows_of(of_target(run.health.faults, target), "fail", run.scenario.plugins)
+    trigger = run.trigger(context.settings.hz)
     can_be_timed = run.clock.is_simple and most_under_way(latency, trigger) <= MOST_UNDER_WAY
-    if fails or not can_be_timed or any(form.prototype is None for form in forms):
+    if _faults(run, context).fails or not can_be_timed or any(form.prototype is None for form in forms):
         return None
     reading: CompiledReading | None = getattr(reader, "compiled", lambda: None)()
     return reading
@@ -327,7 +311,7 @@ def _add_delayed(
     target, reading = f"{context.robot}/{context.sensor}", delayed.reading
     call = Call(reading.address, np.zeros(1), run.seen(context.robot), np.zeros(1), context.key, picture=reading)
     call.memory = delayed.rows.view(np.float64)
-    dropouts = windows_of(of_target(run.health.faults, target), "silence", run.scenario.plugins)
+    dropouts = _faults(run, context).silent
     for form in forms:
         topic, ready, slots = _filled(context, sensor, form)
         name = name_in_transcript(topic, form.type)
@@ -366,7 +350,7 @@ def _add_python(run: Run, context: SensorContext, sensor: PythonSensor) -> None:
     with as_plugin_error(context, sensor):
         created = sensor.create(context)
     target, health = f"{context.robot}/{context.sensor}", run.health
-    silent = windows_of(of_target(health.faults, target), "silence", run.scenario.plugins)
+    silent = _faults(run, context).silent
 
     def is_silent(tick: int) -> bool:
         if not is_in(silent, tick):

@@ -111,7 +111,7 @@ class Fault(Model):
             raise ValueError(f"a {kind.name} needs `offset_m`, as in {kind.example}")
         if not kind.takes_offset and any(self.offset_m):
             raise ValueError(f"offset_m belongs to a jump, not to {self.kind}")
-        if (kind.effect == "blackout") != (self.target == RADIO):
+        if (kind.of == "radio") != (self.target == RADIO):
             raise ValueError("a blackout applies to the radio alone, and is its only fault: radio:blackout@3s-5s")
         if (kind.of == "messages") != self.target.startswith("/"):
             raise ValueError(f"{kind.name} and {self.target} do not fit: {_FITTING[kind.of]}, as in {_example(kind)}")

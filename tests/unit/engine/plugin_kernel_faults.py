@@ -81,7 +81,7 @@ ROBOT = Sled
 FAULT = """
 from numba import njit
 from microsim.engine.compiled import kernel
-from microsim.faults import FaultKind
+from microsim.faults import FaultKind, OnSensor
 
 @HELPER
 def helper(numbers, k):
@@ -92,7 +92,7 @@ def alter(PARAMETERS):
     if tick >= FROM:
         BODY
 
-FAULT = FaultKind("stuck", "a reading is stuck", "alter", alter=alter)
+FAULT = FaultKind("stuck", "a reading is stuck", OnSensor(alter=alter))
 """
 
 SAMPLE_PARAMETERS = "settings, motion, memory, scene, key, tick, reading"

@@ -80,14 +80,14 @@ ROBOT = Blimp
         "stuck",
         """
 from microsim.engine.compiled import kernel
-from microsim.faults import FaultKind
+from microsim.faults import FaultKind, OnSensor
 
 @kernel
 def alter(settings, motion, memory, scene, key, tick, reading):
     if settings[0] <= tick < settings[1]:
         reading[0] = 7.0
 
-FAULT = FaultKind("stuck", "a reading is 7", "alter", alter=alter)
+FAULT = FaultKind("stuck", "a reading is 7", OnSensor(alter=alter))
 """,
     ),
     "microsim.messages.inputs": (
@@ -209,7 +209,7 @@ print(json.dumps({
     "obstacles": len(scenario.obstacles), "is_taken": is_taken,
     "table": [topic.of("R", topic.sensor) for topic in table()],
     "recorded": [channel.topic for channel, _, _ in open_bag(out / "bag").entries_of({"/blimp/altitude_meter"})],
-    "drawn": sim.drawn.robots["blimp"].altitude_meter.wobble_m,
+    "drawn": sim.resolved.robots["blimp"].altitude_meter.wobble_m,
     "metric": repr(result), "z": sim.state("blimp").z,
 }))
 """

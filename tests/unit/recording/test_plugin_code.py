@@ -92,7 +92,7 @@ ROBOT = Sled
 """,
     "stuck.py": """
 from microsim.engine.compiled import kernel
-from microsim.faults import FaultKind
+from microsim.faults import FaultKind, OnSensor
 
 STUCK = 7.0
 
@@ -100,7 +100,7 @@ STUCK = 7.0
 def alter(settings, motion, memory, scene, key, tick, reading):
     reading[0] += STUCK
 
-FAULT = FaultKind("stuck", "a reading is stuck", "alter", alter=alter)
+FAULT = FaultKind("stuck", "a reading is stuck", OnSensor(alter=alter))
 """,
     "kick.py": """
 from microsim.messages.inputs import InputKind

@@ -98,7 +98,7 @@ SENSOR = KernelSensor(
 ALTERING = '''
 """A fault that is not built in: every number of a reading is one too large."""
 from microsim.engine.compiled import kernel
-from microsim.faults import FaultKind
+from microsim.faults import FaultKind, OnSensor
 
 @kernel
 def alter(settings, motion, memory, scene, key, tick, reading):
@@ -107,7 +107,7 @@ def alter(settings, motion, memory, scene, key, tick, reading):
             reading[k] += 1.0
         memory[0] += 1.0
 
-FAULT = FaultKind("inflate", "readings are one too large", "alter", alter=alter)
+FAULT = FaultKind("inflate", "readings are one too large", OnSensor(alter=alter))
 '''
 
 
@@ -460,7 +460,7 @@ def drawing(subject: Subject, key: str) -> dict[str, Any]:
 
 
 def value_at(sim: Any, subject: Subject, key: str) -> float:
-    value = sim.drawn.robots["ego"].all_sensors()[subject.target[4:]]
+    value = sim.resolved.robots["ego"].all_sensors()[subject.target[4:]]
     for part in key.split("."):
         value = getattr(value, part)
     return float(value)
