@@ -29,6 +29,7 @@ from microsim.outputs.run_outputs import Run, bodies_of, parts_of_others
 from microsim.outputs.sensor_context import sensor_context
 from microsim.outputs.sensor_faults import SensorFaults, is_in, sensor_faults
 from microsim.plugin_errors import plugin_error, plugin_errors
+from microsim.registry import origin_of
 from microsim.scenario.bundles import own_splats
 from microsim.sensors.plugin import PluginOutput, as_plugin_error
 from microsim.sensors.sensor import (
@@ -277,7 +278,7 @@ def _add_instrument(run: Run, context: SensorContext, sensor: Instrument) -> Non
         for send_one, message in zip(senders, messages, strict=True):
             send_one(time_ns(sampled_at), message)
 
-    reading = _compiled_reading(run, context, reader, forms, latency)
+    reading = _compiled_reading(run, context, sensor, reader, forms, latency)
     if reading is not None:
         delayed = DelayedReadings(latency, key, run.trigger(block.hz), reading, send, len(forms) - 1)
         _add_delayed(run, context, sensor, forms, delayed)
@@ -294,9 +295,19 @@ def _add_instrument(run: Run, context: SensorContext, sensor: Instrument) -> Non
 
 
 def _compiled_reading(
-    run: Run, context: SensorContext, reader: Reader, forms: Sequence[MessageForm], latency: Latency
+    run: Run,
+    context: SensorContext,
+    sensor: Sensor,
+    reader: Reader,
+    forms: Sequence[MessageForm],
+    latency: Latency,
 ) -> CompiledReading | None:
-    """Of an instrument that needs no Python; None: it does."""
+    """Of an instrument that needs no Python; None: it does.
+
+    A plug-in's always does: what it compiles by itself has no checks, and would damage memory silently.
+    """
+    if origin_of(sensor) is not None:
+        return None
     trigger = run.trigger(context.settings.hz)
     can_be_timed = run.clock.is_simple and most_under_way(latency, trigger) <= MOST_UNDER_WAY
     if _faults(run, context).fails or not can_be_timed or any(form.prototype is None for form in forms):

@@ -483,3 +483,11 @@ def ground_classes(pose: Pose, ray_x: Array, ray_y: Array, depths: Array, surfac
         i = i if i < last_i else last_i
         j = j if j < last_j else last_j
         classes[u] = ground[int(j), int(i)] if t < math.inf else 0
+
+
+@kernel
+def class_at(surface: Surface, x: float, y: float) -> int:
+    """Of the cell at a place of the map frame, the nearest border cell beyond the map."""
+    i = min(max((x - surface.west) / surface.cell_m, 0.0), surface.classes.shape[1] - 1.0)
+    j = min(max((y - surface.south) / surface.cell_m, 0.0), surface.classes.shape[0] - 1.0)
+    return int(surface.classes[int(j), int(i)])

@@ -64,6 +64,11 @@ def _with_room(rows: list[list[float]], painted: int) -> Shapes:
 NO_SHAPES = _with_room([], 0)
 
 
+def painted_alone(shapes: Shapes) -> Shapes:
+    """Those on the ground."""
+    return Shapes(shapes.table[: shapes.painted], *shapes[1:])
+
+
 def _is_painted(shape: Shape) -> bool:
     return shape.kind != "billboard" and shape.height_m <= 0.0
 

@@ -60,7 +60,7 @@ from microsim.sensors.sensor import (
 
 if TYPE_CHECKING:
     from microsim.engine.world import World
-    from microsim.sensors._camera_truth import CameraTruth
+    from microsim.sensors._camera_truth import PaletteTruth
 
 STRIP_ROWS = 16  # of a rolling shutter: as many as a tile of the splats has
 Pose: TypeAlias = tuple[Vector, Rotation]
@@ -277,7 +277,7 @@ class PaletteCamera:
     camera: MountedCamera
     noise: ImageNoise
     kinds: Sequence[str] = ("image",)
-    truth: CameraTruth | None = None
+    truth: PaletteTruth | None = None
 
     @property
     def sees_robots(self) -> bool:
@@ -304,7 +304,7 @@ class PaletteCamera:
         from microsim.render.robot_models import boxes_as_parts
         from microsim.sensors._camera_truth import side_by_side
 
-        labels = self.truth.labels(self.camera.poses(view.motion), view.bodies, boxes_as_parts(view.bodies))
+        labels = self.truth.labels(self.camera.poses(view.motion), boxes_as_parts(view.bodies))
         return side_by_side(self.kinds, image, labels.depths.astype(np.float32), labels)
 
 
@@ -330,9 +330,9 @@ def _instrument(context: SensorContext) -> Reader:
         return splat_instrument(context)
     camera, kinds, truth = mounted_camera(context), channels(context.settings), None
     if len(kinds) > 1:
-        from microsim.sensors._camera_truth import camera_truth  # most cameras have no need of it
+        from microsim.sensors._camera_truth import palette_truth  # most cameras have no need of it
 
-        truth = camera_truth(context, [renderer.model for renderer, _ in camera.strips])
+        truth = palette_truth(context, [renderer.model for renderer, _ in camera.strips])
     return PaletteCamera(camera, image_noise(context), kinds, truth)
 
 

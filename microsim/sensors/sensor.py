@@ -148,7 +148,8 @@ class Reader(Protocol):
     """Makes the readings of an instrument: a camera, a LiDAR.
 
     Optional: `may_break = True` if a failure of `read` must not end the run, `sees_robots = False` if it does not look
-    at `View.bodies`, which then is empty; `compiled()`, which gives the same readings as a `CompiledReading`, or None.
+    at `View.bodies`, which then is empty; `compiled()`, which gives the same readings as a `CompiledReading`, or None;
+    plug-ins are read in Python, since what they compile themselves has no checks.
     One that reads many worlds of a batch in one call has `aim(view)`, which makes something of each view, `draw`, which
     makes readings of up to `at_once` of these (on a GPU, if they may stay there), and `show_obstacles`.
     """
@@ -304,6 +305,10 @@ class Tracker:
     frames: RobotFrames | None = None
     is_shared: bool = False  # further sensors of this type read what the one named like the type keeps
 
+    def __post_init__(self) -> None:
+        if self.frames is not None and not isinstance(self.frames, RobotFrames):
+            raise TypeError(f"frames: expected RobotFrames(...), found {show(self.frames)}")
+
 
 Reads: TypeAlias = Literal["motion", "place", "state"]
 
@@ -330,6 +335,8 @@ class KernelSensor(Sensor):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.tracker is not None and not isinstance(self.tracker, Tracker):
+            raise TypeError(f"tracker: expected Tracker(...), found {show(self.tracker)}")
         tracking = None if self.tracker is None else self.tracker.kernel
         kernels = {"sample": self.sample, "sample_many": self.sample_many, "tracker": tracking}
         for key, kernel in kernels.items():
@@ -413,6 +420,10 @@ class PythonSensor(Sensor):
     options: type[BaseModel] | None = None  # its own keys in a scenario; None: it has none
 
     def __post_init__(self) -> None:
+        if not callable(self.create):
+            raise TypeError(f"create: expected a function, found {show(self.create)}")
+        if self.options is not None and not hasattr(self.options, "model_fields"):
+            raise TypeError(f"options: expected a pydantic model, found {show(self.options)}")
         form = MessageForm(self.message_type, "/{robot}/{sensor}", DEFAULT_QOS, self.about)
         object.__setattr__(self, "messages", self.messages or (form,))
         super().__post_init__()

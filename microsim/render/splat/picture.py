@@ -20,15 +20,14 @@ from microsim.render.palette_camera import CameraModel, Rotation
 from microsim.render.robot_models import shade
 from microsim.render.splat import NEAR_M
 from microsim.render.splat.activation import Floats, Splats
-from microsim.render.splat.blending import Frame
+from microsim.render.splat.blending import NOTHING, Frame, Owners
 from microsim.render.splat.projection import AXES, CX, CY, FX, FY, POSITION, View, view_of
 from microsim.render.splat.rasteriser import Rasteriser
 
 _f32 = np.float32
-_ZERO, _ONE, _HALF, _BRIGHTEST = _f32(0.0), _f32(1.0), _f32(0.5), _f32(255.0)
+_ZERO, _HALF, _BRIGHTEST = _f32(0.0), _f32(0.5), _f32(255.0)
 # The sum of four bytes, less its mean 510, has this standard deviation: near enough to a normal distribution.
 NOISE_UNIT = math.sqrt(4.0 * (256.0 * 256.0 - 1.0) / 12.0)
-SEEN_ALPHA = 0.5  # a pixel less covered than this has no depth of its own
 _LARGEST_CANVAS = 3  # times the image, each way
 
 
@@ -164,7 +163,8 @@ class Shot:
 @dataclass(frozen=True)
 class Picture:
     colours: Image  # (h, w, 3)
-    depths: Floats  # (h, w) [m] along the optical axis; infinite where next to nothing is seen; (0, 0): not wanted
+    depths: Floats  # (h, w) [m] along the optical axis, of the surface that is seen; inf: none; (0, 0): not wanted
+    owners: Owners  # (h, w) whose surface it is, as in a `Frame`; (0, 0): not wanted
 
 
 def strip_of(lens: Lens, begin: int, end: int) -> Lens:
@@ -231,18 +231,6 @@ def put_things(depths: Floats, colours: Image, begin: int, end: int, behind: Flo
 
 
 @threaded_kernel
-def sensor_depths(alphas: Floats, limits: Floats, begin: int, end: int, depths: Floats) -> None:
-    """From the mean depth of the splats to that of what is seen, things included."""
-    for v in range(begin, end):
-        for u in range(depths.shape[1]):
-            alpha, limit = alphas[v, u], limits[v, u]
-            if limit < math.inf:
-                depths[v, u] = alpha * depths[v, u] + (_ONE - alpha) * limit
-            elif alpha < _HALF:
-                depths[v, u] = math.inf
-
-
-@threaded_kernel
 def develop(
     colours: Floats,
     lookup: Floats,
@@ -304,16 +292,20 @@ def _byte(value: float) -> int:
 
 
 @threaded_kernel
-def look_up_depths(depths: Floats, lookup: Floats, begin: int, end: int, out: Floats) -> None:
-    """The nearest pixel's: depths of two surfaces are not mixed."""
+def look_up_surfaces(
+    depths: Floats, owners: Owners, lookup: Floats, begin: int, end: int, to_depths: Floats, to_owners: Owners
+) -> None:
+    """The nearest pixel's: two surfaces are not mixed."""
     for v in range(begin, end):
-        for u in range(out.shape[1]):
+        for u in range(to_depths.shape[1]):
             x, y = lookup[v, u, 0] + _HALF, lookup[v, u, 1] + _HALF
             is_inside = (x >= _ZERO) & (y >= _ZERO) & (x < depths.shape[1]) & (y < depths.shape[0])
-            out[v, u] = depths[int(y), int(x)] if is_inside else math.inf
+            to_depths[v, u] = depths[int(y), int(x)] if is_inside else math.inf
+            to_owners[v, u] = owners[int(y), int(x)] if is_inside else NOTHING
 
 
 NO_DEPTHS: Floats = np.empty((0, 0), np.float32)
+NO_OWNERS: Owners = np.empty((0, 0), np.uint16)
 NO_LOOKUP: Floats = np.empty((0, 0, 2), np.float32)
 NO_RAYS: Array = np.empty((0, 0, 2))
 
@@ -348,10 +340,10 @@ class CpuRenderer:
                 frame.colours, lookup, gain, level, exposure.key, exposure.tick, first, begin, end, image
             ),
         )
-        depths = self._depths(frame, limits, shot)
+        depths, owners = self._surfaces(frame, shot)
         if shot.shadows is not None:
             self._shade(shot.pose, shot.shadows, depths, image)
-        return Picture(image, depths)
+        return Picture(image, depths, owners)
 
     def _shade(self, pose: Array, shadows: Shadows, depths: Floats, image: Image) -> None:
         def shade_rows(begin: int, end: int) -> None:
@@ -374,14 +366,14 @@ class CpuRenderer:
         self._by_rows(height, fill)
         return behind, np.full((height, width), np.inf, np.float32) if things is None else things.depths
 
-    def _depths(self, frame: Frame, limits: Floats, shot: Shot) -> Floats:
-        self._by_rows(limits.shape[0], lambda begin, end: sensor_depths(frame.alphas, limits, begin, end, frame.depths))
+    def _surfaces(self, frame: Frame, shot: Shot) -> tuple[Floats, Owners]:
         lookup = shot.lens.lookup
         if lookup is None:
-            return shot.lens.along_axis(frame.depths)
-        depths = np.empty(shot.lens.size, np.float32)
-        self._by_rows(depths.shape[0], lambda begin, end: look_up_depths(frame.depths, lookup, begin, end, depths))
-        return depths
+            return shot.lens.along_axis(frame.depths), frame.owners
+        seen = frame.depths, frame.owners, lookup
+        depths, owners = np.empty(shot.lens.size, np.float32), np.empty(shot.lens.size, np.uint16)
+        self._by_rows(depths.shape[0], lambda begin, end: look_up_surfaces(*seen, begin, end, depths, owners))
+        return depths, owners
 
     def _by_rows(self, rows: int, task: Callable[[int, int], None]) -> None:
         parts = parts_of(rows, self._workers.count)

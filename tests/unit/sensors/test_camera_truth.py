@@ -341,7 +341,7 @@ def object_world(folder: Path) -> str:
 
 def among_objects(world: str, camera: Any = None) -> dict[str, Any]:
     lens = {"resolution": CAMERA["resolution"], "intrinsics": CAMERA["intrinsics"], **(camera or {})}
-    render = dict.fromkeys(("depth", "segmentation", "instances", "boxes"), True)  # `splat`, as the bundle says
+    render = dict.fromkeys(("depth", "segmentation", "instances", "boxes", "mesh"), True)  # `splat`, as the bundle says
     sensors = {"camera_front": {**lens, "render": render}, "lidar_top": None}
     other = {"model": "bicycle", "start": {"map_pose": {"x": OTHER[0], "y": OTHER[1], "yaw": 0.7}}}
     return {"world": world, "robots": {"ego": {"sensors": sensors}, "other": other}}
