@@ -14,6 +14,7 @@ from microsim.engine.delayed_readings import MOST_UNDER_WAY, DelayedReadings
 from microsim.engine.pipeline import Delayed
 from microsim.engine.timekeeper import Trigger
 from microsim.outputs import sensor_outputs
+from microsim.scenario import load_scenario
 from tests.support import COMPILED, many, scenario
 
 THINGS = [
@@ -122,6 +123,20 @@ def test_images_under_way_survive_a_snapshot_a_fork_and_other_settings() -> None
     assert first == second
     (moved, *_), (twin, *_), (restored, *_) = first
     assert twin == restored != moved
+
+
+def test_a_latency_that_is_shortened_lets_what_is_under_way_leave_first() -> None:
+    """More is then under way than the new latency alone would have."""
+    slow, quick = ({"hz": 30, "latency_ms": {"mean": mean, "jitter": 0.0}} for mean in (1500.0, 0.0))
+
+    def run(sim: microsim.Simulation) -> Any:
+        sim.step(60)
+        sim.reconfigure(load_scenario(flown(camera=quick)))
+        sim.step(150)
+        return facts(sim)
+
+    first, second = both_ways(flown(camera=slow), run)
+    assert first == second
 
 
 def test_a_snapshot_changes_nothing() -> None:
