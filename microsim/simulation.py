@@ -452,7 +452,7 @@ class Simulation:
         """What a robot touches now: names of robots and obstacles, `mesh`, `map edge`, `missing ground`."""
         self.model(robot)
         contacts = self._schedule.physics.contacts
-        return contacts.touched(contacts.names.index(robot))
+        return contacts.touching(contacts.names.index(robot))
 
     def last_contact(self, robot: str) -> str:
         """What a robot touched last since the last reset; empty: nothing."""

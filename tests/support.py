@@ -11,12 +11,13 @@ import numpy as np
 
 import microsim
 from microsim.engine.calls import sample_address
-from microsim.engine.compiled_tick import Call, Tables, track
+from microsim.engine.compiled_tick import Call, Tables
 from microsim.engine.components import FixedMount
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.motion import FIELDS
 from microsim.engine.physics import Physics
 from microsim.engine.records import address_of
+from microsim.engine.tick import track
 from microsim.engine.timekeeper import Clock
 from microsim.engine.world import World
 from microsim.sensors.sensor import KernelSensor, SensorContext
@@ -171,6 +172,6 @@ class Probe:
             memory=self.memory,
             table=self.table,
         )
-        tables = Tables((), (call,), self._physics.rows, self._physics.scene, self.clock)
+        tables = Tables((), (call,), self._physics.address, self._physics.scene, self.clock)
         track(tables.address, tick)
         return reading

@@ -31,7 +31,6 @@ from microsim.batch.device_choice import choose_loops
 from microsim.batch.instrument_columns import sensor_columns
 from microsim.batch.robot_columns import RobotColumns
 from microsim.batch.sensor_columns import BatchContext, KernelColumns, SensorColumns, why_not
-from microsim.engine.calls import Rows
 from microsim.engine.components import X, Z
 from microsim.engine.contact_tables import Contacts, Mover
 from microsim.engine.delay_line import DelayLine
@@ -101,7 +100,7 @@ class BatchSimulation:
         for name, settings in self.scenario.robots.items():
             with plugin_errors(f"robot {name}", type(settings)):
                 self._robots[name] = RobotColumns(make[0], name, *make[1:])
-        self.fleets: Rows = self.loops.xp.stack([robot.fleet for robot in self._robots.values()])
+        self.fleets = self.loops.table(np.concatenate([robot.row for robot in self._robots.values()]))
         self.has_checked = any(robot.has_checked for robot in self._robots.values())
         self.contacts = self._make_contacts()
         self._faults = faults_in_ticks(self.scenario, self.clock)
@@ -161,7 +160,7 @@ class BatchSimulation:
         if self._radio.is_used:
             self._radio.reset(self.loops.host(chosen).tolist())
         self._lay_out(chosen)
-        self.contacts.touch[:, :, chosen] = 0
+        self.contacts.touched[:, :, chosen] = 0
         for robot in self._robots.values():
             with plugin_errors(f"robot {robot.name}", type(robot.settings)):
                 robot.reset(chosen, drawn)
@@ -178,7 +177,7 @@ class BatchSimulation:
         """What the seeds of these worlds decide about their ground."""
         self.ground.draw(worlds, self.seeds[worlds])
         if self.ground.is_generated:
-            self.contacts.show(self.ground.solids, self.ground.moved, self.ground.heights)
+            self.contacts.show(self.ground.outlines, self.ground.moved, self.ground.heights)
 
     def _run(self, ticks: int, is_sensing: bool) -> None:
         self._check_ticks(ticks)
@@ -305,7 +304,7 @@ class BatchSimulation:
 
         A column with NaN or infinity is ignored and counted; values beyond the limits are clamped.
         """
-        return self._robot(robot).handed_in[:, : self.n]
+        return self._robot(robot).new_command[:, : self.n]
 
     def inputs(self, robot: str) -> tuple[str, ...]:
         return self._robot(robot).model.inputs
@@ -317,7 +316,7 @@ class BatchSimulation:
 
     def touching(self, robot: str, world: int) -> tuple[str, ...]:
         """What a robot touches now, as `Simulation.touching` names it."""
-        return self.contacts.touched(self._number(robot), world, self.ground.names_of(world))
+        return self.contacts.touching(self._number(robot), world, self.ground.names_of(world))
 
     def last_contact(self, robot: str, world: int) -> str:
         """What it touched last since the reset of its world; empty: nothing."""
@@ -429,7 +428,8 @@ class BatchSimulation:
         return self.loops.host(worlds) if isinstance(array, np.ndarray) else worlds
 
     def _arrays(self) -> dict[str, WorldArray]:
-        found = {"tick": WorldArray(self.tick), "touch": WorldArray(self.contacts.touch, 2), **self.ground.arrays()}
+        own = {"tick": WorldArray(self.tick), "touched": WorldArray(self.contacts.touched, 2)}
+        found = {**own, **self.ground.arrays()}
         for part in (self._robots, self._sensors):
             for name, each in part.items():
                 found |= {f"{name}:{key}": value for key, value in each.arrays().items()}
@@ -458,7 +458,7 @@ class BatchSimulation:
             scenario.collisions == "stop",
             self.n,
             None if ground.is_shared else ground.moved,
-            self.loops.array,
+            self.loops,
             ground.is_generated,
             obstacle_names(scenario),
         )

@@ -63,7 +63,7 @@ class CameraColumns(SensorColumns):
         silent, fails = self.faults.silent, self.faults.fails
         windows, count = self._keep(windows_table([*silent, *fails])), len(silent) + len(fails)
         return {
-            "fleet": address_of(self.robot.fleet),
+            "fleet": self.robot.fleet_at,
             "scene": address_of(self.robot.ground.scene),
             "line": self.line.address,
             "capacity": capacity,

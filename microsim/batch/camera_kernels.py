@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 
 from microsim.batch.batch_columns import Array
-from microsim.engine import calls, compiled_tick, delay_line, motion, noise, records
-from microsim.engine.calls import FLEET_COLUMNS, STATE, STATE_ROWS, WIDTH
+from microsim.engine import calls, compiled_tick, delay_line, motion, noise, records, robot_loops
 from microsim.engine.compiled import kernel
 from microsim.engine.compiled_tick import WINDOW
 from microsim.engine.geometry import Grid, ground_height
 from microsim.engine.motion import FIELDS
-from microsim.engine.records import ADDRESS, FLOAT, GRID, INT, RANGE, SPAN, VEC3, Record, record, record_at, records_in
+from microsim.engine.records import ADDRESS, GRID, RANGE, SPAN, VEC3, Record, record, record_at, records_in
 from microsim.render.drawing import draw_row
 from microsim.render.image_noise import Sums as Words
 from microsim.render.image_noise import blur_in_column, blur_in_row, gain_of
@@ -27,7 +26,7 @@ CAMERA = record(
     fleet=ADDRESS,  # of its robot
     scene=ADDRESS,
     line=ADDRESS,  # of frames that are under way
-    capacity=INT,  # of the line, in each world
+    capacity=int,  # of the line, in each world
     frames=ADDRESS,  # what the line keeps
     good=ADDRESS,  # the last frame of each world that did not fail
     drawn=ADDRESS,  # the frame of each world that is to be drawn
@@ -39,24 +38,24 @@ CAMERA = record(
     windows=SPAN,  # of time
     silent=RANGE,
     fails=RANGE,
-    height=INT,  # of images [px]
-    width=INT,
+    height=int,  # of images [px]
+    width=int,
     rays=ADDRESS,
     columns=GRID,  # which pixels shapes can be in, see `render.screen`
     rows=GRID,
-    scale=(FLOAT, (4,)),
-    lowest=FLOAT,  # [m] of the ground
+    scale=(float, (4,)),
+    lowest=float,  # [m] of the ground
     place=VEC3,  # of the camera in base_link [m]
-    turned=(FLOAT, (9,)),  # its axes there, row by row
-    jitter=FLOAT,  # of colours
+    turned=(float, (9,)),  # its axes there, row by row
+    jitter=float,  # of colours
     shapes=ADDRESS,
-    shapes_step=INT,  # [bytes] to the next world's; 0: all share them
-    shape_count=INT,
-    painted=INT,  # how many of the shapes lie on the ground
+    shapes_step=int,  # [bytes] to the next world's; 0: all share them
+    shape_count=int,
+    painted=int,  # how many of the shapes lie on the ground
     moved=ADDRESS,  # where obstacles are that the seed moves
-    moved_count=INT,
+    moved_count=int,
     extents=ADDRESS,  # of these, base and height [m]
-    is_flat=INT,
+    is_flat=int,
     nodes=ADDRESS,  # of the patches of ground
     edges_x=ADDRESS,
     edges_y=ADDRESS,
@@ -67,14 +66,14 @@ CAMERA = record(
     aimed=ADDRESS,  # room to draw in, of each frame that is drawn at once
     shape_spans=ADDRESS,
     ground_spans=ADDRESS,
-    span_count=INT,
+    span_count=int,
     seen=ADDRESS,
     sums=ADDRESS,
 )
 FRAME = record(
-    shows=INT,  # the tick that it shows
-    above=FLOAT,  # the ground above the camera [m]
-    pose=(FLOAT, (12,)),
+    shows=int,  # the tick that it shows
+    above=float,  # the ground above the camera [m]
+    pose=(float, (12,)),
 )
 FRAME_SIZE = FRAME.itemsize // 8  # numbers
 BLANK = -1  # shown by a frame of nothing: the camera failed before it saw anything
@@ -88,6 +87,7 @@ _byte_grid_at, _scene_at, _integers_in = calls.byte_grid_at, calls.scene_at, rec
 _room = calls.room
 _observe_one, _place_of, _turned_by = motion.observe_one, motion.place_of, motion.turned_by
 _is_within, _uniforms = compiled_tick.is_within, noise.uniforms
+_fleet_at, _float_grid_in = robot_loops.fleet_at, records.float_grid_in
 _delay_at, _push, _pop_due, _sampled_at = (
     delay_line.delay_at, delay_line.push, delay_line.pop_due, delay_line.sampled_at,
 )  # fmt: skip
@@ -121,8 +121,8 @@ def expose(camera: int, w: int, now: int) -> None:
 @kernel
 def _look(own: Record, w: int, now: int, frame: int) -> None:
     """Write down where the camera is."""
-    robot, seen, pose = _integers_at(own.fleet, FLEET_COLUMNS), _room(FIELDS), _floats_at(frame + _POSE, 12)
-    _observe_one(_float_grid_at(robot[STATE], robot[STATE_ROWS], robot[WIDTH]), w, seen)
+    seen, pose = _room(FIELDS), _floats_at(frame + _POSE, 12)
+    _observe_one(_float_grid_in(_fleet_at(own.fleet).state), w, seen)
     pose[0], pose[1], pose[2] = _place_of(seen, own.place[0], own.place[1], own.place[2])
     t = own.turned
     first, second, third = _turned_by(seen, ((t[0], t[1], t[2]), (t[3], t[4], t[5]), (t[6], t[7], t[8])))

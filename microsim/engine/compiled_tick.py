@@ -1,4 +1,4 @@
-"""What a run sends, as tables of numbers, and the compiled loops over them: whole ticks without Python.
+"""What a run sends, as tables of records, and how they are worked through in a tick, without Python (`tick`).
 
 An output is a row: when it is due, which calls fill its reading, and the message into which the reading is written.
 The rows are in the order of sending. Python rows (a LiDAR, a plug-in without a kernel) have no calls: the loop stops
@@ -22,14 +22,10 @@ from microsim.engine.calls import CALL, Rows, has_checked, raise_broken
 from microsim.engine.compiled import kernel
 from microsim.engine.delay_line import next_leaving, pop_due
 from microsim.engine.delayed_readings import DELAYED, CompiledReading, DelayedReadings
-from microsim.engine.fleet_loops import copy_states, look, move
 from microsim.engine.geometry import Array, Grid
-from microsim.engine.motion import FIELDS, PLACE_X, PLACE_Y, PLACE_Z, SENSOR_FIELDS
+from microsim.engine.motion import FIELDS, SENSOR_FIELDS
 from microsim.engine.records import (
     ADDRESS,
-    FLOAT,
-    GRID,
-    INT,
     RANGE,
     RATIO,
     SPAN,
@@ -37,7 +33,6 @@ from microsim.engine.records import (
     Record,
     Records,
     address_of,
-    grid_of,
     record,
     record_at,
     records_in,
@@ -52,7 +47,7 @@ _floats_at, _singles_at, _words_at, _integers_at, _bytes_at = (
 )  # fmt: skip
 _address_of_record, _floats_in, _integers_in = _records.address_of_record, _records.floats_in, _records.integers_in
 _integer_grid_in = _records.integer_grid_in
-_observe, _place_of = _motion.observe, _motion.place_of
+_place_of, _motion_in = _motion.place_of, _motion.motion_in
 _delay_at, _pop_due, _next_leaving = _delay_line.delay_at, _delay_line.pop_due, _delay_line.next_leaving
 _sampled_at, _count_in, _keep_motion = _delay_line.sampled_at, _delay_line.count_in, _delayed_readings.keep_motion
 _multiple, _next_firing = _multiples.multiple, _multiples.first_from
@@ -62,39 +57,40 @@ DIGEST_BYTES = 32  # before each tick's messages there is room for the digest of
 NS_PER_S = 1_000_000_000
 
 OUTPUT = record(
-    due=INT,  # [tick]
+    due=int,  # [tick]
     period=RATIO,  # [ticks]
     calls=RANGE,  # that fill its reading
     message=SPAN,  # encoded; 0: Python makes it. Bytes of a delayed reading are not in it
-    message_bytes=INT,  # of the message with its reading
+    message_bytes=int,  # of the message with its reading
     slots=RANGE,  # which bring the reading into the message
     name=SPAN,  # as in transcripts
     dropouts=RANGE,  # windows of time
-    dropped=INT,
-    sent=INT,
-    head_bytes=INT,  # of `message`, before a delayed reading
-    tail_bytes=INT,  # after it
+    dropped=int,
+    sent=int,
+    head_bytes=int,  # of `message`, before a delayed reading
+    tail_bytes=int,  # after it
     delayed=ADDRESS,  # a DELAYED; 0: it is sent at once
 )
 SLOT = record(
     numbers=SPAN,  # of a reading
     target=ADDRESS,  # in the message
-    number_bytes=INT,  # of a number there; 0: it is the stamp
+    number_bytes=int,  # of a number there; 0: it is the stamp
 )
-WINDOW = record(first=FLOAT, end=FLOAT, offset=VEC3)  # [ticks], by how much a sensor jumps meanwhile [m]
+WINDOW = record(first=float, end=float, offset=VEC3)  # [ticks], by how much a sensor jumps meanwhile [m]
 TICK = record(  # what a tick works on
-    fleets=GRID,
+    robots=ADDRESS,  # `tick.ROBOTS`
     outputs=SPAN,  # in the order of sending
     calls=SPAN,
     slots=SPAN,
     windows=SPAN,
     trackers=SPAN,  # calls of every tick
     length=RATIO,  # of a tick [ns]
-    room=INT,  # [bytes] that a tick has at most, without delayed readings
-    delayed=INT,  # how many outputs have these
+    room=int,  # [bytes] that a tick has at most, without delayed readings
+    delayed=int,  # how many outputs have these
 )
 
-_outputs_in, _calls_in, _slots_in, _windows_in = (records_in(each) for each in (OUTPUT, CALL, SLOT, WINDOW))
+outputs_in, calls_in, slots_in, windows_in = (records_in(each) for each in (OUTPUT, CALL, SLOT, WINDOW))
+_outputs_in, _calls_in, _slots_in, _windows_in = outputs_in, calls_in, slots_in, windows_in
 _tick_at, _delayed_at = record_at(TICK), record_at(DELAYED)
 _MOTION_BYTES = _delayed_readings.MOTION_BYTES
 
@@ -121,7 +117,8 @@ def invoke(call: Record, windows: Records, tick: int) -> None:
             window = windows[k]
             if window.first <= tick < window.end:
                 x, y, z = x + window.offset[0], y + window.offset[1], z + window.offset[2]
-        motion[PLACE_X], motion[PLACE_Y], motion[PLACE_Z] = x, y, z
+        sensor = _motion_in(motion)
+        sensor.place_x, sensor.place_y, sensor.place_z = x, y, z
     else:
         state = _floats_at(call.seen, (call.motion.count - 1) * call.stride + 1)
         for k in range(call.motion.count):
@@ -241,51 +238,12 @@ def sense(tables: int, first: int, end: int, tick: int, stamp_ns: int, buffer: i
 
 
 @kernel
-def begin_tick(tables: int, copies: Rows, tick: int) -> None:
-    """Move to the next tick; then what sensors keep track of from tick to tick."""
-    fleets = _integer_grid_in(_tick_at(tables).fleets)
-    move(fleets, tick, 1)
-    copy_states(copies)
-    look(fleets)
-    track(tables, tick + 1)
-
-
-@kernel
-def track(tables: int, tick: int) -> None:
-    now = _tick_at(tables)
-    calls, windows, trackers = _calls_in(now.calls), _windows_in(now.windows), _integers_in(now.trackers)
-    for k in range(trackers.shape[0]):
-        invoke(calls[trackers[k]], windows, tick)
-
-
-@kernel
 def invoke_for(tables: int, output: int, tick: int) -> None:
     """Fill in an output's reading as it is now."""
     now = _tick_at(tables)
     calls, windows, made_by = _calls_in(now.calls), _windows_in(now.windows), _outputs_in(now.outputs)[output].calls
     for c in range(made_by.first, made_by.end):
         invoke(calls[c], windows, tick)
-
-
-@kernel
-def run_ticks(tables: int, copies: Rows, tick: int, end: int, buffer: Grid, ends: Rows) -> tuple[int, int, int]:
-    """Whole ticks, until `end`, or until the buffer might not hold another; `ends`: where the messages of each end.
-
-    Gives the tick that is reached, how many ticks that is, and how many bytes the next one needs.
-    """
-    now = _tick_at(tables)
-    outputs, position, done, needed, start = _outputs_in(now.outputs), 0, 0, 0, buffer.ctypes.data
-    while tick < end and done < ends.shape[0]:
-        needed = now.room + (delayed_room(outputs, tick + 1) if now.delayed else 0)
-        if position + needed > buffer.shape[0]:
-            break
-        begin_tick(tables, copies, tick)
-        tick += 1
-        stamp_ns = _multiple(now.length.whole, now.length.rest, now.length.parts, tick)
-        position = sense(tables, 0, outputs.shape[0], tick, stamp_ns, start, position + DIGEST_BYTES)
-        ends[done] = position
-        done += 1
-    return tick, done, needed
 
 
 # ---- making the tables -----------------------------------------------------------------------------------------------
@@ -391,12 +349,12 @@ class Tables:
         self,
         outputs: Sequence[CompiledOutput | None],
         trackers: Sequence[Call],
-        fleets: Rows,
+        robots: int,
         scene: Rows,
         clock: Clock,
     ) -> None:
-        """None stands for an output that Python makes."""
-        self.outputs, self._fleets, self._scene = outputs, fleets, scene
+        """None stands for an output that Python makes. `robots`: address of their `tick.ROBOTS`."""
+        self.outputs, self._scene = outputs, scene
         self._calls: list[Call] = []
         self._slots: list[tuple[Slot, int]] = []  # with the address of the message
         self._windows: list[Window] = []
@@ -421,7 +379,7 @@ class Tables:
         self._room = DIGEST_BYTES + sum(each.bytes for each in at_once)
         self.has_dropouts = any(each is not None and each.dropouts for each in outputs)
         self._tick = rows_of(
-            TICK, fleets=grid_of(fleets), outputs=span_of(self.rows), calls=span_of(self.calls),
+            TICK, robots=robots, outputs=span_of(self.rows), calls=span_of(self.calls),
             slots=span_of(self._slot_rows), windows=span_of(self.windows), trackers=span_of(self._trackers),
             length=clock.step_ns, room=self._room, delayed=len(self._delayed),
         )  # fmt: skip

@@ -16,28 +16,28 @@ from microsim.engine.calls import Rows, integers_at
 from microsim.engine.compiled import kernel
 from microsim.engine.jitter import next_deviation
 from microsim.engine.noise import uniforms
-from microsim.engine.records import ADDRESS, FLOAT, INT, Records, address_of, record, record_at, records_at, rows_of
+from microsim.engine.records import ADDRESS, Records, address_of, record, record_at, records_at, rows_of
 from microsim.engine.timekeeper import Trigger
 
 LARGEST_NORMAL = 8.3  # that `noise.normals` gives: its uniforms are 2**-53 or more
 FIRST_ROOM = 16  # entries for which a line has room at first, where it can get more
 
 QUEUE = record(  # of one world
-    first=INT,  # place of what leaves next
-    count=INT,  # of what is under way
-    delayed_at=INT,  # the tick after the one at which the last delay was drawn; 0: there was none
-    deviation=FLOAT,  # of that delay from the mean, see `jitter`
+    first=int,  # place of what leaves next
+    count=int,  # of what is under way
+    delayed_at=int,  # the tick after the one at which the last delay was drawn; 0: there was none
+    deviation=float,  # of that delay from the mean, see `jitter`
 )
-ENTRY = record(leaves=INT, sampled_at=INT)  # [tick]
+ENTRY = record(leaves=int, sampled_at=int)  # [tick]
 LINE = record(
     queues=ADDRESS,  # one for each world
     entries=ADDRESS,  # `capacity` for each world
     keys=ADDRESS,  # of each world's noise
-    capacity=INT,
-    mean_ms=FLOAT,
-    jitter_ms=FLOAT,
-    drop_probability=FLOAT,
-    hz=FLOAT,  # of ticks
+    capacity=int,
+    mean_ms=float,
+    jitter_ms=float,
+    drop_probability=float,
+    hz=float,  # of ticks
 )
 COUNT = 1  # column of the queues as integers
 

@@ -16,19 +16,19 @@ from microsim.engine.compiled import kernel
 from microsim.engine.delay_line import DelayLine, Latency, most_under_way
 from microsim.engine.motion import FIELDS, SENSOR_FIELDS
 from microsim.engine.pipeline import Delayed
-from microsim.engine.records import ADDRESS, INT, Record, address_of, record, rows_of
+from microsim.engine.records import ADDRESS, Record, address_of, record, rows_of
 from microsim.engine.timekeeper import Trigger
 
 _copy, _floats_at, _push = copy, floats_at, _delay_line.push
 
 DELAYED = record(  # readings of an output that are made when they leave
-    needs_python=INT,  # 1: what was made is not finished, or could not be made
-    next_sample=INT,  # [tick]
+    needs_python=int,  # 1: what was made is not finished, or could not be made
+    next_sample=int,  # [tick]
     line=ADDRESS,
     motions=ADDRESS,  # what the line keeps
-    companions=INT,  # rows that are sent with it
-    bytes=INT,  # of one reading in a transcript, with its companions
-    broken_at=INT,  # the tick after the one whose motion was not finite; 0: there was none
+    companions=int,  # rows that are sent with it
+    bytes=int,  # of one reading in a transcript, with its companions
+    broken_at=int,  # the tick after the one whose motion was not finite; 0: there was none
 )
 
 MOTION_BYTES = 8 * SENSOR_FIELDS

@@ -1,7 +1,7 @@
-"""The tick, on one page.
+"""A world from tick to tick: what Python does before, between and after compiled ticks (`tick`).
 
-Everything a world does happens here, in this order, driven by nothing but the tick number and the inputs taken. Ticks
-that need no Python run in one compiled call (`compiled_tick.run_ticks`); the others run here, piece by piece.
+Everything happens in the order of `Schedule.step`, driven by nothing but the tick number and the inputs taken. Ticks
+that need no Python run in one compiled call; the others run here, piece by piece, through the same functions.
 """
 
 import math
@@ -11,14 +11,15 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from microsim.engine.calls import IS_BROKEN, BrokenKernelError, Rows
-from microsim.engine.compiled_tick import Tables, begin_tick, invoke_for, run_ticks, sense, track
-from microsim.engine.contact_rows import SCENERY
+from microsim.engine.calls import BrokenKernelError, Rows
+from microsim.engine.compiled_tick import Tables, invoke_for, sense
+from microsim.engine.contacts import SCENERY
 from microsim.engine.faults import Health
 from microsim.engine.geometry import Array
 from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Output
 from microsim.engine.radio import RadioNetwork
+from microsim.engine.tick import begin_tick, run_ticks, track
 from microsim.engine.timekeeper import NS_PER_S, Clock
 from microsim.engine.world_arrays import ONLY, WorldArray, put, taken
 
@@ -113,9 +114,7 @@ class Schedule:
         """Whole ticks without Python."""
         tables, out = self.tables, self.transcript
         while True:
-            reached, done, needed = run_ticks(
-                tables.address, self.physics.copies, self.tick, end, out.buffer, self._ends
-            )
+            reached, done, needed = run_ticks(tables.address, self.tick, end, out.buffer, self._ends)
             if done:
                 break
             out.make_room(needed)  # the buffer is too small for the first tick
@@ -130,7 +129,7 @@ class Schedule:
 
     def _one_tick(self) -> Any:
         """From tick k to k + 1."""
-        begin_tick(self.tables.address, self.physics.copies, self.tick)
+        begin_tick(self.tables.address, self.tick)
         self.tick += 1
         self._raise_broken()
         self._report_contacts()
@@ -254,7 +253,7 @@ class Schedule:
         for name, (_, output) in self.python.items():
             output.load(outputs.get(name), self.tick)
         self.tables.resume(self.tick)
-        self.tables.calls["is_broken"] = self.physics.rows[:, IS_BROKEN] = 0
+        self.tables.calls["is_broken"] = self.physics.rows["is_broken"] = 0
         self.tables.set_dropped(self.health.dropped)
         self.has_skipped = False
         self._next_warning_ns.clear()

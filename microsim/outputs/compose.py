@@ -123,10 +123,10 @@ def _fleet(scenario: Scenario, seed: int, world: World, clock: Clock, model: Rob
         pose = robot.start.map_pose
         put(model, states[:, column], world, pose.x, pose.y, pose.z or 0.0, pose.yaw)
         with plugin_errors(f"robot {name}", type(robot)):
-            parameters.append([float(each) for each in model.parameters(robot, air, clock.dt)])
+            parameters.append(model.numbers(robot, air, clock.dt))
     keys = [stream_key(seed, f"{name}/air/gust") for name in names]
-    columns = np.array(list(zip_longest(*parameters, fillvalue=0.0)), np.float64)  # paths of actors differ in length
-    fleet = make_fleet(model, names, states, columns, keys)
+    columns = list(zip_longest(*parameters, fillvalue=0.0))  # paths of actors differ in length
+    fleet = make_fleet(model, names, states, np.array(columns, np.float64).reshape(-1, len(names)), keys)
     with plugin_errors(f"robot model {model.name}", type(scenario.robots[names[0]])):
         settle_on_ground(fleet, world)
     return fleet

@@ -169,7 +169,7 @@ class Status:
     def _contacts(self, name: str) -> dict[str, str]:
         fleet, column = self.physics.home[name]
         contacts = self.physics.contacts
-        touched = contacts.touched(contacts.names.index(name)) if fleet.state[TOUCHING, column] else ()
+        touched = contacts.touching(contacts.names.index(name)) if fleet.state[TOUCHING, column] else ()
         return {"contacts": str(int(fleet.state[CONTACTS, column])), "touching": ", ".join(touched)}
 
     def _counts(self) -> dict[str, str]:

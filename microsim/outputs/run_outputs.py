@@ -124,7 +124,7 @@ class Run:
         python = {
             name: (row, output) for row, (name, output) in enumerate(ordered) if not isinstance(output, CompiledOutput)
         }
-        return Tables(compiled, self.trackers, self.physics.rows, self.physics.scene, self.clock), python
+        return Tables(compiled, self.trackers, self.physics.address, self.physics.scene, self.clock), python
 
 
 def parts_of_others(robots: Mapping[str, Robot], robot: str, motions: Mapping[str, Any]) -> Array:

@@ -153,7 +153,7 @@ class Robot(Model):
     wind_parameter: ClassVar[bool] = False  # the node has a parameter <robot>.wind_world_xyz
     absent_when_null: ClassVar[tuple[str, ...]] = ()  # younger keys, which scenarios written out before did not have
     class_id: ClassVar[str] = ""  # what a detector calls it; default: its model
-    key_that_starts: ClassVar[str] = ""  # where it is written, no world bundle says where the robot starts
+    start_key: ClassVar[str] = ""  # where it is written, no world bundle says where the robot starts
     is_watched: ClassVar[bool] = False  # /sim/status reports its state
     is_vehicle: ClassVar[bool] = False  # a world bundle's vehicle, sensors and timeouts are meant for it
     names: ClassVar[tuple[str, ...]] = ()  # robots of these names are of this model, where a scenario does not say
@@ -210,7 +210,7 @@ class Robot(Model):
     @property
     def follows_path(self) -> bool:
         """Whether its own settings say where it is: it cannot be put elsewhere."""
-        return bool(self.key_that_starts and getattr(self, self.key_that_starts))
+        return bool(self.start_key and getattr(self, self.start_key))
 
     @property
     def engine_name(self) -> str:

@@ -55,19 +55,17 @@ SENSOR = KernelSensor(
 from typing import ClassVar, Literal
 from pydantic import Field
 from microsim.engine.compiled import kernel
-from microsim.engine.components import COMMON_ROWS, RobotModel, X, Y, Z
+from microsim.engine.components import RobotModel
 from microsim.robots.robot import Look, Robot
 
 @kernel
-def advance(state, command, parameters, keys, scene, tick, ticks):
-    for i in range(state.shape[1]):
-        for _ in range(ticks):
-            state[Z, i] += min(command[0, i], parameters[0, i]) * scene.dt
+def advance(robot, command, parameters, key, scene, tick):
+    robot.z += min(command.climb, parameters.max_climb) * scene.dt
 
 class Blimp(Robot):
     """A blimp: it goes up."""
-    engine: ClassVar[RobotModel] = RobotModel("blimp", ("climb",), ("linear.z",), COMMON_ROWS, {"x": X, "y": Y, "z": Z},
-        lambda settings, wind, dt: (settings.max_climb,), advance, False)
+    engine: ClassVar[RobotModel] = RobotModel(name="blimp", inputs=("climb",), twist_fields=("linear.z",),
+        shown=("x", "y", "z"), parameter_names=("max_climb",), advance=advance, is_ground_bound=False)
     model: Literal["blimp"] = Field("blimp", description="A blimp.")
     max_climb: float = Field(2.0, description="Greatest speed up [m/s].")
     def look(self):

@@ -81,20 +81,19 @@ def scaled(value):
 from typing import Literal
 from pydantic import Field
 from microsim.engine.compiled import kernel
-from microsim.engine.components import COMMON_ROWS, X, RobotModel
+from microsim.engine.components import RobotModel
 from microsim.robots.robot import Robot
 
 SPEED = 0.5
 
 @kernel
-def advance(state, command, parameters, keys, scene, tick, ticks):
-    for i in range(state.shape[1]):
-        state[X, i] += SPEED * scene.dt * ticks
+def advance(robot, command, parameters, key, scene, tick):
+    robot.x += SPEED * scene.dt
 
 class Sled(Robot):
     "On rails."
-    engine = RobotModel(name="sled", inputs=("v",), twist_fields=("linear.x",), rows=COMMON_ROWS, state={"x": X},
-        parameters=lambda settings, wind, dt: (1.0,), advance=advance, is_ground_bound=True)
+    engine = RobotModel(name="sled", inputs=("v",), twist_fields=("linear.x",), shown=("x",),
+        advance=advance, is_ground_bound=True)
     model: Literal["sled"] = Field("sled", description="On rails.")
 
 ROBOT = Sled
