@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from microsim.errors import ScenarioError as ScenarioError
     from microsim.errors import UsageError as UsageError
     from microsim.faults import FaultKind as FaultKind
+    from microsim.faults import OnMessages as OnMessages
+    from microsim.faults import OnSensor as OnSensor
     from microsim.generators import Generator as Generator
     from microsim.listening import Listener as Listener
     from microsim.messages import decode as decode
@@ -85,9 +87,10 @@ if TYPE_CHECKING:
     from microsim.scenario import Scenario as Scenario
     from microsim.scenario import load_scenario as load_scenario
     from microsim.sensors.sensor import Display as Display
+    from microsim.sensors.sensor import KernelSensor as KernelSensor
     from microsim.sensors.sensor import MessageForm as MessageForm
     from microsim.sensors.sensor import MountedSensor as MountedSensor
-    from microsim.sensors.sensor import Sensor as Sensor
+    from microsim.sensors.sensor import PythonSensor as PythonSensor
     from microsim.simulation import Simulation as Simulation
     from microsim.simulation import Snapshot as Snapshot
 
@@ -144,7 +147,7 @@ _NAMES = {  # public names of the core by module; those of a part are in its mod
         "normals",
         "stream_key",
     ),
-    "faults": ("FaultKind",),
+    "faults": ("FaultKind", "OnMessages", "OnSensor"),
     "generators": ("Generator",),
     "messages.inputs": ("InputKind",),
     "options": (
@@ -156,7 +159,8 @@ _NAMES = {  # public names of the core by module; those of a part are in its mod
         "Display",
         "MessageForm",
         "MountedSensor",
-        "Sensor",
+        "KernelSensor",
+        "PythonSensor",
     ),
     # errors
     "errors": (

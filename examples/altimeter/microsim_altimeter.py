@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from microsim import Sensor, exact
+from microsim import PythonSensor, exact
 
 SEA_LEVEL_PA = 101_325.0
 
@@ -47,7 +47,7 @@ class Altimeter:
         return {"fluid_pressure": self.membrane_pa + self.sigma_pa * noise, "variance": self.sigma_pa * self.sigma_pa}
 
 
-SENSOR = Sensor(
+SENSOR = PythonSensor(
     name="altimeter",
     message_type="sensor_msgs/msg/FluidPressure",
     create=Altimeter,
