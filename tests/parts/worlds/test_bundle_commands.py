@@ -269,8 +269,7 @@ def test_info_counts_overlapping_polygons_once(here):
 
 
 def test_every_world_generator_is_a_template(here):
-    from microsim.parts.worlds.generate import generate_world
-    from microsim.paths import world_templates
+    from microsim.parts.worlds.generate import generate_world, world_templates
 
     assert world_templates() == ["minimal", "oval"]
     assert "<minimal|oval>" in run("bundle", "new", "--help")

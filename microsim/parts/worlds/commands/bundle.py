@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from typing_extensions import TypedDict
 
 from microsim.cli.command import Command, JsonOption, PluginsOption, with_options
-from microsim.cli.json_schemas import BundleOutput
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import ShareProgress, print_json
 from microsim.errors import UsageError, os_errors
@@ -29,7 +29,7 @@ from microsim.parts.worlds.bundle_sources import (
     route,
 )
 from microsim.parts.worlds.edit_options import edit
-from microsim.paths import world_templates
+from microsim.parts.worlds.generate import world_templates
 
 if TYPE_CHECKING:
     from microsim.bundle import Bundle
@@ -45,6 +45,29 @@ bundle.command()(with_options(edit))
 bundle.command("from-roads")(with_options(from_roads))
 bundle.command()(with_options(route))
 bundle.command("export-roads")(with_options(export_roads))
+
+
+class BundleOutput(TypedDict):
+    name: str
+    description: str
+    folder: str
+    bytes: Annotated[int, "Of all its files."]
+    origin_wgs84: Annotated[list[float], "Latitude, longitude [deg], altitude [m]."]
+    heights: Annotated[str, "Size of the height map, and its lowest and highest point, as text."]
+    cells_without_ground: int
+    west_south_east_north_m: Annotated[list[float], "Its edges in the map frame [m]."]
+    drivable_polygons: int
+    drivable_area_m2: float
+    gaussians: int
+    sh_degree: Annotated[int, "Of the splats' colours."]
+    triangles: int
+    objects: Annotated[dict[str, str], "Objects with a name: size and place, as text."]
+    cameras: Annotated[dict[str, str], "By name, as text."]
+    lidars: Annotated[dict[str, str], "By name, as text."]
+    physics_hz: float
+    warnings: list[str]
+
+
 COMMAND = Command(bundle, panel="Scenarios and worlds", position=340, json={"info": BundleOutput})
 
 
