@@ -40,7 +40,7 @@ _remember, _settle_contacts, _table_address = contacts.remember, contacts.settle
 _begin_tick_of, _is_quiet, _touched_bits = contacts.begin_tick_of, contacts.is_quiet, contacts.touched_bits
 _fleet_at, _fleets_at, _float_grid_in = robot_loops.fleet_at, records_at(FLEET), records.float_grid_in
 _contacts_at, _contacts_room, _state_at = record_at(CONTACTS), record_room(CONTACTS), column_at(COMMON)
-_movers_at, _movers_room, _paths_room = records_at(MOVER), records_room(MOVER), records_room(PATH)
+_movers_room, _paths_room = records_room(MOVER), records_room(PATH)
 _address_of_record = records.address_of_record
 
 

@@ -46,7 +46,7 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 
 _call, _copy, _invoke, _is_within = _calls.call, _calls.copy, compiled_tick.invoke, compiled_tick.is_within
 _floats_at, _integers_at, _singles_at = _calls.floats_at, _calls.integers_at, _calls.singles_at
-_table_address, _float_grid_at = _calls.table_address, _calls.float_grid_at
+_table_address = _calls.table_address
 _address_of_record, _float_grid_in = records.address_of_record, records.float_grid_in
 _contacts_at, _fleet_at = records.record_at(CONTACTS), robot_loops.fleet_at
 _state_at, _trace_at, _motions_at = column_at(COMMON), column_at(TRACE), motion.motions_at

@@ -62,11 +62,10 @@ _copy, _call, _room, _table_address = _calls.copy, _calls.call, _calls.room, _ca
 _floats_at, _singles_at, _words_at, _integers_at, _bytes_at = (
     _calls.floats_at, _calls.singles_at, _calls.words_at, _calls.integers_at, _calls.bytes_at,
 )  # fmt: skip
-_address_of_record, _floats_in, _integers_in = _records.address_of_record, _records.floats_in, _records.integers_in
-_integer_grid_in = _records.integer_grid_in
+_address_of_record, _floats_in = _records.address_of_record, _records.floats_in
 _place_of, _motion_in = _motion.place_of, _motion.motion_in
 _first_entry, _keep_motion = _late_readings.first_entry, _late_readings.keep_motion
-_delay_of, _multiple, _next_firing = _pipeline.delay_of, _multiples.multiple, _multiples.first_from
+_delay_of, _next_firing = _pipeline.delay_of, _multiples.first_from
 
 NEVER = 2**62  # a tick that does not come
 DIGEST_BYTES = 32  # before each tick's messages there is room for the digest of the tick before

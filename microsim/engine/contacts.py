@@ -121,7 +121,7 @@ _movers_in, _paths_at, _outlines_at, _places_at = (
 _triangles_at, _heights_at, _events_in = record_at(CORNERS), record_at(HEIGHTS), records_in(EVENT)
 _kinds_in, _integers_in = grid_in(np.uint8), _records.integers_in
 _pose_room, _solid_room = record_room(POSE), record_room(SOLID)
-_state_at, _state_from, _trace_at = column_at(COMMON), column_from(COMMON), column_at(TRACE)
+_state_from, _trace_at = column_from(COMMON), column_at(TRACE)
 _first_touch, _meets, _pose_between, _put_box = (
     _bodies.first_touch, _bodies.meets, _bodies.pose_between, _bodies.put_box,
 )  # fmt: skip
