@@ -17,14 +17,14 @@ import numpy.typing as npt
 
 from microsim.engine import bodies as _bodies
 from microsim.engine import calls as _calls
+from microsim.engine import components as _components
 from microsim.engine import exact, geometry
 from microsim.engine import records as _records
 from microsim.engine import world as _world
 from microsim.engine.bodies import BODY, BOX, CYLINDER, MATRIX, POSE, SOLID, TRIANGLE
-from microsim.engine.calls import TRACE, Scene
-from microsim.engine.columns import Column, column_at, column_from
+from microsim.engine.calls import Scene
+from microsim.engine.columns import Column
 from microsim.engine.compiled import kernel
-from microsim.engine.components import COMMON
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.records import (
     ADDRESS,
@@ -121,7 +121,7 @@ _movers_in, _paths_at, _outlines_at, _places_at = (
 _triangles_at, _heights_at, _events_in = record_at(CORNERS), record_at(HEIGHTS), records_in(EVENT)
 _kinds_in, _integers_in = grid_in(np.uint8), _records.integers_in
 _pose_room, _solid_room = record_room(POSE), record_room(SOLID)
-_state_from, _trace_at = column_from(COMMON), column_at(TRACE)
+_state_from, _trace_at = _components.state_from, _components.trace_at
 _first_touch, _meets, _pose_between, _put_box = (
     _bodies.first_touch, _bodies.meets, _bodies.pose_between, _bodies.put_box,
 )  # fmt: skip
@@ -194,7 +194,7 @@ def settle(c: Record, world: int, tick: int, paths: Records, marks: Integers) ->
 def find_quiet(table: int, first: int, traces: Array, reach: Array, quiet: Integers) -> None:
     """Worlds first … in which `settle` would have left every robot alone in all of some ticks: 1 in `quiet`, else 0.
 
-    traces (robots, len(TRACE), len(quiet) or more): where they were, and how far from there at the most. Nothing is so
+    traces (robots, 4, len(quiet) or more): where they were, and how far from there at the most. Nothing is so
     near. For loops that run ahead: they need not look at every tick. reach: room as wide to work in.
     """
     c, count = _contacts_at(table), quiet.shape[0]
