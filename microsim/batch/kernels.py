@@ -36,7 +36,7 @@ from microsim.engine.calls import (
 )
 from microsim.engine.compiled import inlined, kernel, threaded_kernel
 from microsim.engine.compiled_tick import WINDOW
-from microsim.engine.contacts import CONTACTS, PATH
+from microsim.engine.contacts import PATH
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.records import ADDRESS, RANGE, Record, Records, record
 
@@ -46,7 +46,7 @@ _call, _copy, _invoke, _is_within = _calls.call, _calls.copy, compiled_tick.invo
 _floats_at, _integers_at, _singles_at = _calls.floats_at, _calls.integers_at, _calls.singles_at
 _table_address = _calls.table_address
 _address_of_record, _float_grid_in = records.address_of_record, records.float_grid_in
-_contacts_at, _fleet_at = records.record_at(CONTACTS), robot_loops.fleet_at
+_contacts_at, _fleet_at = _contacts.contacts_at, robot_loops.fleet_at
 _state_at, _trace_at, _motions_at = components.state_at, components.trace_at, motion.motions_at
 _calls_at, _windows_at = records.records_at(CALL), records.records_at(WINDOW)
 _observe_one, _observe_place, _level_place = motion.observe_one, motion.observe_place, motion.level_place

@@ -106,7 +106,8 @@ TICK = record(  # what a tick works on
 
 outputs_in, calls_in, slots_in, windows_in = (records_in(each) for each in (OUTPUT, CALL, SLOT, WINDOW))
 _outputs_in, _calls_in, _slots_in, _windows_in = outputs_in, calls_in, slots_in, windows_in
-_tick_at = record_at(TICK)
+tick_at = record_at(TICK)
+_tick_at = tick_at
 
 
 @kernel
