@@ -16,7 +16,7 @@ import numpy as np
 
 from microsim.engine.compiled import kernel, threaded_kernel
 from microsim.engine.geometry import Array, Grid, Vector
-from microsim.engine.motion import AXES, COS_YAW, SIN_YAW, is_level_row, place_of
+from microsim.engine.motion import is_level_row, motion_in, place_of
 from microsim.paths import data_folder
 from microsim.render.drawing import Image, Instances, pixels_of_body
 from microsim.render.screen import Pose, Rays, ScreenIndex, between, into_body, inverse_of
@@ -24,6 +24,8 @@ from microsim.render.splat.activation import Floats
 
 SUN = (0.36, 0.24, 0.9015542135686)  # unit vector towards it, as in the generated worlds
 BOX, CYLINDER, SPHERE = range(3)
+_motion_in = motion_in
+
 PART_NUMBERS, OWNER = 20, 19
 SHADE = 0.55  # of the light that a shadow takes
 SOFT_M, SOFT_LENGTH_M = 0.12, 0.6  # bodies cast shadows a little larger than they are; softness of the edge
@@ -72,8 +74,8 @@ def part_table(parts: tuple[Part, ...]) -> Array:
 @kernel
 def put_parts(motion: Array, table: Array, owner: float, rows: Array) -> None:
     """Where the parts of a robot are now."""
-    is_level = is_level_row(motion)
-    sine, cosine = motion[SIN_YAW], motion[COS_YAW]
+    is_level, seen = is_level_row(motion), _motion_in(motion)
+    sine, cosine = seen.sin_yaw, seen.cos_yaw
     for n in range(table.shape[0]):
         part, row = table[n], rows[n]
         row[0], row[1], row[2] = place_of(motion, part[0], part[1], part[2])
@@ -82,9 +84,9 @@ def put_parts(motion: Array, table: Array, owner: float, rows: Array) -> None:
             if is_level:
                 row[3 + k], row[6 + k], row[9 + k] = cosine * a - sine * b, sine * a + cosine * b, c
             else:
-                for axis in range(3):
-                    at = AXES + 3 * axis
-                    row[3 + 3 * axis + k] = motion[at] * a + motion[at + 1] * b + motion[at + 2] * c
+                row[3 + k] = seen.x_forward * a + seen.x_left * b + seen.x_up * c
+                row[6 + k] = seen.y_forward * a + seen.y_left * b + seen.y_up * c
+                row[9 + k] = seen.z_forward * a + seen.z_left * b + seen.z_up * c
         row[12:OWNER] = part[12:OWNER]
         row[OWNER] = owner
 

@@ -28,7 +28,7 @@ from pydantic_core import InitErrorDetails
 
 from microsim.documents.values import Angle, Finite, Metres, Model, Switch, detail, fail, show, under, unknown
 from microsim.engine.components import RobotModel
-from microsim.engine.motion import Motion, X, Y
+from microsim.engine.motion import Motion, motion_in
 from microsim.errors import PluginError, did_you_mean, there_are
 from microsim.plugin_errors import plugin_error
 from microsim.registry import Registry, is_subclass
@@ -302,7 +302,8 @@ class Robot(Model):
 
     def ground_points(self, motion: Motion) -> tuple[Any, Any]:
         """x and y in the map of its reference point, then of where it touches the ground."""
-        return np.array([motion[X]]), np.array([motion[Y]])
+        seen = motion_in(motion)
+        return np.array([seen.x]), np.array([seen.y])
 
     def frame(self, robot: str, link: str) -> str:
         """The frame of one of its links."""
