@@ -79,7 +79,7 @@ layers: $(READY)-dev ## Check that imports point down the layers
 # Compiled kernels run outside Python, where coverage sees nothing: measure with the compiler off. The documentation's examples
 # show how fast things are, so they are left out.
 coverage: $(READY)-dev ## Measure test coverage; microsim/engine must reach 95 %
-	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest $(SPLIT) $(FAST) tests/unit tests/acceptance --ignore tests/unit/cli/test_docs.py --ignore tests/unit/cli/test_cli.py --ignore tests/unit/view/test_demos.py --cov --cov-report= $(ARGS)
+	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest $(SPLIT) $(FAST) tests/unit tests/acceptance --ignore tests/unit/cli/test_docs.py --ignore tests/unit/cli/test_cli.py --ignore tests/parts/view/test_demos.py --cov --cov-report= $(ARGS)
 	@$(BIN)/coverage report --include 'microsim/engine/*' --fail-under 95
 	@$(BIN)/coverage html --directory .cache/coverage --quiet && echo "line by line: .cache/coverage/index.html"
 

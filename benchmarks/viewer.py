@@ -34,7 +34,7 @@ def measure() -> list[Result]:
 
 
 def _demo() -> Any:
-    from microsim.missions.demo_pilot import DemoPilot
+    from microsim.parts.missions.demo_pilot import DemoPilot
     from microsim.runner import Runner
     from microsim.simulation import Simulation
 
@@ -45,7 +45,7 @@ def _demo() -> Any:
 
 
 def _frame_us() -> float:
-    from microsim.view.web.interface import FrameCollector
+    from microsim.parts.view.web.interface import FrameCollector
 
     runner = _demo()
     collector = FrameCollector(runner)
@@ -63,7 +63,7 @@ def _frame_us() -> float:
 def _rtf_with_pages(chromium: str) -> float:
     from playwright.sync_api import sync_playwright
 
-    from microsim.view.web import PageOptions, Viewer
+    from microsim.parts.view.web import PageOptions, Viewer
 
     runner = _demo()
     with ExitStack() as stack:

@@ -14,8 +14,8 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 from microsim.engine.components import YAW_RATE, X, Y
+from microsim.parts.small_nodes.rover_node import RoverCore, RoverSettings
 from microsim.robots.rover import V
-from microsim.ros2.rover_node import RoverCore, RoverSettings
 
 OUT = Path(__file__).parent / "_static" / "sim_rover.png"
 HZ = 100

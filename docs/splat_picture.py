@@ -18,8 +18,8 @@ from PIL import Image, ImageDraw
 
 import microsim
 from microsim.bundle import load_bundle
-from microsim.bundle.edited_world import write_edited
-from microsim.bundle.world_edits import WorldEdits, cut_outs, scenario_of
+from microsim.parts.worlds.edited_world import write_edited
+from microsim.parts.worlds.world_edits import WorldEdits, cut_outs, scenario_of
 from microsim.render.render_options import render_request
 
 STATIC = Path(__file__).parent / "_static"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from microsim.batch import BatchSimulation
     from microsim.errors import MicroSimError, PluginError, ScenarioError, UsageError
     from microsim.messages.outbox import Message
-    from microsim.ros2.client import connect
+    from microsim.parts.live_tools.client import connect
     from microsim.scenario import Scenario, load_scenario
     from microsim.simulation import Simulation, Snapshot
 
@@ -41,7 +41,7 @@ _HOMES = {
     "Scenario": "microsim.scenario",
     "Simulation": "microsim.simulation",
     "Snapshot": "microsim.simulation",
-    "connect": "microsim.ros2.client",
+    "connect": "microsim.parts.live_tools.client",
     "load_scenario": "microsim.scenario",
 }
 

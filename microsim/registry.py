@@ -104,8 +104,12 @@ class Registry(Generic[Part]):
         from pkgutil import iter_modules
 
         if self.in_folders:
-            files = [file for folder in home.__path__ for file in Path(folder).glob(f"*/{self.in_folders}.py")]
-            return [f"{self.package}.{file.parent.name}.{self.in_folders}" for file in sorted(files)]
+            return [
+                ".".join([self.package, *file.parent.relative_to(folder).parts, self.in_folders])
+                for folder in home.__path__
+                for place in ("*", "parts/*")
+                for file in sorted(Path(folder).glob(f"{place}/{self.in_folders}.py"))
+            ]
         found = [each.name for each in iter_modules(home.__path__) if not each.name.startswith("_")]
         return [f"{self.package}.{name}" for name in found]
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from microsim.sweep.plan import Plan, load_sweep, make_plan
+from microsim.parts.sweep.plan import Plan, load_sweep, make_plan
 
 YARD = """
 name: yard

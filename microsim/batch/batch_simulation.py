@@ -109,7 +109,7 @@ class BatchSimulation:
         return f"<BatchSimulation {self.scenario.name!r}, {where}: {robots}; {sensors}>"
 
     def _repr_html_(self) -> str:
-        return str(import_module("microsim.view.notebook").html_of(self))
+        return str(import_module("microsim.parts.view.notebook").html_of(self))
 
     @property
     def movers(self) -> list[RobotColumns]:

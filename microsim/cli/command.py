@@ -21,13 +21,14 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from microsim import parts
 from microsim.cli import commands
 from microsim.cli.terminal import guarded_output, set_quiet, warnings_as_sentences
 from microsim.errors import PluginError, UsageError
@@ -122,7 +123,7 @@ class Commands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.commands and not self._is_complete:
-            if cmd_name in _shipped_names():
+            if cmd_name in _shipped_modules():
                 self.commands.update(_built({cmd_name: _shipped(cmd_name)}))
             else:
                 self.list_commands(ctx)
@@ -130,7 +131,7 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         if not self._is_complete:
-            found = {**dict(_from_packages()), **{name: _shipped(name) for name in _shipped_names()}}
+            found = {**dict(_from_packages()), **{name: _shipped(name) for name in _shipped_modules()}}
             if self.lists_names_only:
                 found = {name: command.without_options() for name, command in found.items()}
             self.commands = _built(found)
@@ -185,17 +186,26 @@ def _take_negative_numbers(command: Any) -> None:
 
 def json_outputs() -> dict[str, Any]:
     """What every command prints with `--json`, in the order of the commands."""
-    shipped = {name: _shipped(name) for name in _shipped_names()}
+    shipped = {name: _shipped(name) for name in _shipped_modules()}
     ordered = sorted(shipped, key=lambda name: (shipped[name].position, name))
     return {each: kind for name in ordered for each, kind in shipped[name].outputs(name).items()}
 
 
-def _shipped_names() -> list[str]:
-    return [name.replace("_", "-") for _, name, _ in pkgutil.iter_modules(commands.__path__)]
+@cache
+def _shipped_modules() -> dict[str, str]:
+    """The module of each command: in the core, or in the folder `commands` of a part."""
+    homes = {commands.__name__: commands.__path__}
+    for folder in sorted(Path(each) for root in parts.__path__ for each in Path(root).glob("*/commands")):
+        homes[f"{parts.__name__}.{folder.parent.name}.commands"] = [str(folder)]
+    return {
+        name.replace("_", "-"): f"{home}.{name}"
+        for home, path in homes.items()
+        for _, name, _ in pkgutil.iter_modules(path)
+    }
 
 
 def _shipped(name: str) -> Command:
-    module = importlib.import_module(f"{commands.__name__}.{name.replace('-', '_')}")
+    module = importlib.import_module(_shipped_modules()[name])
     command = getattr(module, "COMMAND", None)
     if not isinstance(command, Command):
         raise PluginError(f"{module.__file__}: expected a constant COMMAND = Command(...)")

@@ -124,7 +124,7 @@ class Scenario(Model):
         return f"<Scenario {self.name!r}, seed {self.seed}: {', '.join(robots) or 'no robots'}>"
 
     def _repr_html_(self) -> str:
-        return str(import_module("microsim.view.notebook").html_of(self))
+        return str(import_module("microsim.parts.view.notebook").html_of(self))
 
     name: Annotated[str, Field(strict=True, min_length=1, max_length=MAX_NAME)] = Field(
         "unnamed", description="Its name. Without this key, a file's scenario has the name of the file."

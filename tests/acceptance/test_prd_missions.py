@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from microsim.engine.world import PALETTE
-from microsim.missions import fly_mission, load_mission
+from microsim.parts.missions import fly_mission, load_mission
 from tests.acceptance.test_prd_acceptance import camera_pose, project
 from tests.support import COMPILED, on_topic
 

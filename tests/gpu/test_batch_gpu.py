@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from microsim.batch import BatchSimulation
 from microsim.errors import UsageError
 from tests.gpu.both_devices import pair
+from tests.parts.learning.task_runs import NAMES, OPTIONS, digest_of, random_actions
 from tests.support import bare
 from tests.unit.batch.device_scenarios import SOURCES, assert_complete, assert_same, drive, sensors_on_gpu
 from tests.unit.batch.test_batch import scenario
-from tests.unit.learning.task_runs import NAMES, OPTIONS, digest_of, random_actions
 from tests.unit.robots.test_plugin_robot import SLED
 
 pytestmark = pytest.mark.gpu
@@ -133,7 +133,7 @@ def test_environments_on_a_gpu_give_the_cpus_numbers_as_tensors(task: str, mode:
     n = 6 if task in ("CameraRover", "LaneKeeping") else 200
     options: Any = {"num_envs": n, "max_episode_steps": 15, "autoreset_mode": mode, **OPTIONS.get(task, {})}
     cpu, gpu = (
-        gymnasium.make_vec(f"microsim.learning:MicroSim/{task}-v0", device=device, **options)
+        gymnasium.make_vec(f"microsim.parts.learning:MicroSim/{task}-v0", device=device, **options)
         for device in ("cpu", "cuda")
     )
     found, expected = gpu.reset(seed=5), cpu.reset(seed=5)

@@ -24,11 +24,11 @@ from microsim.cli import app
 pytest.importorskip("cyclonedds")
 
 from microsim.messages.topics import Qos
-from microsim.ros2.client.client_node import ClientNode
-from microsim.ros2.client.reasons import nobody_there, participants_on_this_machine
-from microsim.ros2.transport import Parameter
-from microsim.ros2.transport.dds import DdsTransport
-from microsim.ros2.transport.dds_domain import domain_id
+from microsim.parts.live_tools.client.client_node import ClientNode
+from microsim.parts.live_tools.client.reasons import nobody_there, participants_on_this_machine
+from microsim.parts.ros2.transport import Parameter
+from microsim.parts.ros2.transport.dds import DdsTransport
+from microsim.parts.ros2.transport.dds_domain import domain_id
 from tests.forked_python import forked_python
 from tests.json_support import assert_published
 from tests.ros_domains import free_domain
@@ -185,7 +185,7 @@ def test_parameters_are_read_set_described_and_dumped(simulator: None, tmp_path:
     assert json.loads(run("param", "describe", "/microsim", "rover.max_v", "--json")[1])["type"] == "double"
     assert "seed" in run("param", "list", "/microsim")[1].split()
     (tmp_path / "dumped.yaml").write_text(run("param", "dump", "/microsim")[1], encoding="utf-8")
-    from microsim.ros2.transport.ros_arguments import read_params_file
+    from microsim.parts.ros2.transport.ros_arguments import read_params_file
 
     assert {each.name: each.value for each in read_params_file(tmp_path / "dumped.yaml")}["rover.max_v"] == 2.0
     with pytest.raises(microsim.UsageError, match="is of type integer, not string"):
@@ -401,7 +401,7 @@ def test_types_of_a_folder_pass_both_ways(tmp_path: Path, simulator: None) -> No
             publisher.publish({"parts": [{"code": [1, 300]}]})
 
 
-# with real answers; `tests/unit/cli/test_ros2_forms.py` has every form that is parsed
+# with real answers; `tests/parts/live_tools/test_ros2_forms.py` has every form that is parsed
 ROS2_FORMS = [
     ("topic type /rover/odom", r"nav_msgs/msg/Odometry\n"),
     ("topic find nav_msgs/msg/Odometry", r"/drone/odom\n/rover/odom\n"),

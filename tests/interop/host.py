@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from microsim.messages.topics import Qos
-from microsim.ros2.transport import Parameter, Transport, Value, open_transport
-from microsim.ros2.transport.standalone import NotYet
+from microsim.parts.ros2.transport import Parameter, Transport, Value, open_transport
+from microsim.parts.ros2.transport.standalone import NotYet
 
 POLL_S = 0.005
 

@@ -71,9 +71,9 @@ def _groups() -> dict[str, dict[str, str]]:
     from microsim import paths
     from microsim.faults import FAULTS
     from microsim.generators import GENERATORS
+    from microsim.parts.sweep.metrics import all_metrics
     from microsim.robots.robot import COMMON_SENSORS, ROBOTS
     from microsim.sensors import SENSORS
-    from microsim.sweep.metrics import all_metrics
 
     robots = {name: _first_line(model) for name, model in ROBOTS.built_in.items()}
     sensors = {name: _first_line(sensor.settings) for name, sensor in COMMON_SENSORS.items()}

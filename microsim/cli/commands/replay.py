@@ -23,11 +23,11 @@ from microsim.options import argument, flag, option, simulated_time
 from microsim.version import __version__
 
 if TYPE_CHECKING:
+    from microsim.parts.sweep.metrics import Value
+    from microsim.parts.sweep.run_one import Replayable
     from microsim.recording.bag_io import ForeignBag, OwnBag
     from microsim.recording.bag_replay import Replay
     from microsim.simulation import Simulation
-    from microsim.sweep.metrics import Value
-    from microsim.sweep.run_one import Replayable
 
 _REASONS = 5  # why inputs were ignored, at most
 
@@ -180,7 +180,7 @@ def _verify(again: Replay, as_json: bool) -> int:
 
 
 def _write_html(again: Replay, path: Path) -> int:
-    from microsim.artefacts import write_page
+    from microsim.parts.view.artefacts import write_page
 
     progress = terminal.ShareProgress()
     size = write_page(again, path, progress.tell)
@@ -280,7 +280,7 @@ def _say(again: Replay, run: Run, bag: OwnBag | ForeignBag) -> bool:
 
 def replay_token(token: str, options: ReplayOptions, attachments: Sequence[Attachment] = ()) -> int:
     """Repeat the run of a token and print all its metrics. The exit code."""
-    from microsim.sweep.run_one import from_token
+    from microsim.parts.sweep.run_one import from_token
 
     plan = plan_of("replay", options, attachments, options.json, rtf=options.rtf, takes_inputs=False)
     unfit = [name for name in plan.given if name in _NOT_WITH_TOKEN]
@@ -305,8 +305,8 @@ def replay_token(token: str, options: ReplayOptions, attachments: Sequence[Attac
 
 
 def _repeated(again: Replayable, options: ReplayOptions, plan: Plan) -> tuple[Run, dict[str, Value]]:
+    from microsim.parts.sweep.run_one import ticks_of
     from microsim.runner import Runner
-    from microsim.sweep.run_one import ticks_of
 
     measured, sim = again.metric_run(), again.sim
     plan.scenario, plan.seed = sim.scenario, sim.seed

@@ -97,8 +97,8 @@ def _kind(source: str) -> str:
     """What a name or file is: shipped names come first, then what the file itself says."""
     from microsim import paths
     from microsim.bundle import is_bundle
-    from microsim.missions.mission_file import is_mission
-    from microsim.sweep.plan import is_sweep
+    from microsim.parts.missions.mission_file import is_mission
+    from microsim.parts.sweep.plan import is_sweep
 
     if source in paths.scenario_names():
         return "scenario"
@@ -118,12 +118,12 @@ def _check(source: str, kind: str) -> Sequence[Problem]:
         found = check_bundle(source)
         return found if _is_bad(found) else [*found, *_refusals({"world": source}, source)]
     if kind == "sweep":
-        from microsim.sweep import load_sweep, make_plan
+        from microsim.parts.sweep import load_sweep, make_plan
 
         make_plan(load_sweep(source))
     elif kind == "mission":
-        from microsim.missions.mission_file import load_mission
-        from microsim.missions.pilot import check
+        from microsim.parts.missions.mission_file import load_mission
+        from microsim.parts.missions.pilot import check
         from microsim.simulation import Simulation
 
         mission = load_mission(source)
@@ -141,7 +141,7 @@ def _check_run(source: str | dict[str, Any]) -> None:
     scenario = load_scenario(source)
     if not (scenario.lockstep or scenario.faults):
         return
-    from microsim.ros2.lockstep import check_gates
+    from microsim.parts.ros2.lockstep import check_gates
     from microsim.simulation import Simulation
 
     check_gates(Simulation(scenario))

@@ -16,13 +16,13 @@ from microsim.engine.bodies import Body, body_row
 from microsim.engine.contact_rows import GAP_M
 from microsim.engine.world import Mesh, World
 from microsim.messages import decode
-from microsim.missions import fly_mission
+from microsim.parts.missions import fly_mission
+from microsim.parts.sweep.run_one import run_one
+from microsim.parts.view.dashboard.panels import _motion
+from microsim.parts.view.run_state import robot_states
 from microsim.recording.state_file import load_state, save_state
 from microsim.robots.car import BY_SLOPE, SPEED
 from microsim.runner import Notes, Runner
-from microsim.sweep.run_one import run_one
-from microsim.view.dashboard.panels import _motion
-from microsim.view.run_state import robot_states
 from tests.support import many
 
 NONE = dict.fromkeys(("odom", "gps", "imu", "camera", "range"))

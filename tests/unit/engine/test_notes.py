@@ -8,12 +8,12 @@ import pytest
 
 import microsim
 from microsim.messages.topics import Qos
+from microsim.parts.ros2.microsim_node import start_node
+from microsim.parts.ros2.transport.memory import Bus, MemoryTransport
+from microsim.parts.view.web.interface import FrameCollector
+from microsim.parts.view.web.page.panel_data import Panels
 from microsim.recording.recorder import Recorder
-from microsim.ros2.microsim_node import start_node
-from microsim.ros2.transport.memory import Bus, MemoryTransport
 from microsim.runner import LONGEST_NOTE, MOST_NOTES, Note, Notes, Runner
-from microsim.view.web.interface import FrameCollector
-from microsim.view.web.page.panel_data import Panels
 from tests.support import SleepClock
 
 BARE: dict[str, Any] = {

@@ -135,7 +135,7 @@ COMMAND = Command(greet, panel="Run", position=999)
 }
 
 METRIC = '''
-from microsim.sweep.metrics import Metric
+from microsim.parts.sweep.metrics import Metric
 
 class Highest(Metric):
     """Greatest height of any robot."""
@@ -162,12 +162,12 @@ from pathlib import Path
 import microsim
 from microsim.batch import BatchSimulation
 from microsim.messages.topics import table
-from microsim.missions import load_mission
+from microsim.parts.missions import load_mission
 from microsim.recording.recorder import Recorder
 from microsim.recording.bag_io import open_bag
-from microsim.ros2.node_parameters import ScenarioParameters
+from microsim.parts.ros2.node_parameters import ScenarioParameters
 from microsim.scenario import json_schema, load_scenario
-from microsim.sweep.run_one import run_one
+from microsim.parts.sweep.run_one import run_one
 
 data = {
     "plugins": [folders["metrics"]],
@@ -307,7 +307,7 @@ def test_a_command_is_one_file(found: dict[str, Any]) -> None:
 
 def test_no_other_module_names_a_kind_of_sensor() -> None:
     """Robots name the sensors they carry, and the two small nodes the robots of their documents."""
-    allowed = re.compile(r"microsim/(sensors|robots|ros2/(robot_simulator|rover_node))")
+    allowed = re.compile(r"microsim/(sensors|robots|parts/small_nodes/(robot_simulator|rover_node))")
     wanted = re.compile(r"from microsim\.sensors\.(?!(?:sensor|plugin)\b)(\w+) import")
     strangers = [
         f"{path.relative_to(ROOT)}: {found[0]}"

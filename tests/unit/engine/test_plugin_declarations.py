@@ -17,7 +17,7 @@ import pytest
 
 import microsim
 from microsim.batch import BatchSimulation
-from microsim.sweep.run_one import run_one
+from microsim.parts.sweep.run_one import run_one
 from tests.support import bare
 from tests.unit.engine.plugin_kernel_faults import Case
 
@@ -34,7 +34,7 @@ GENERATOR = Generator("posts", generate)
 """
 
 METRIC = """
-from microsim.sweep import Metric
+from microsim.parts.sweep import Metric
 
 class Tilt(Metric):
     "A number."

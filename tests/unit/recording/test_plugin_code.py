@@ -16,6 +16,7 @@ import pytest
 
 import microsim
 from microsim.errors import UsageError
+from microsim.parts.sweep import from_token, load_sweep, make_plan
 from microsim.plugin_code import code_files, code_hash
 from microsim.recording.bag_io import open_bag
 from microsim.recording.bag_replay import Replay
@@ -23,7 +24,6 @@ from microsim.recording.inputs import plugin_hashes
 from microsim.recording.recorder import Recorder
 from microsim.recording.state_file import SnapshotError, resume, save_state
 from microsim.simulation import Simulation
-from microsim.sweep import from_token, load_sweep, make_plan
 from tests.cli_support import run_microsim
 from tests.support import bare
 
@@ -125,7 +125,7 @@ def generate(options, map, random):
 GENERATOR = Generator("posts", generate)
 """,
     "tilt.py": """
-from microsim.sweep import Metric
+from microsim.parts.sweep import Metric
 
 START = 0.25
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import microsim
 from microsim.batch import BatchSimulation
-from microsim.missions import fly_mission
+from microsim.parts.missions import fly_mission
+from microsim.parts.ros2.node_parameters import ScenarioParameters
 from microsim.robots import rover
 from microsim.robots.rover import Dynamics
-from microsim.ros2.node_parameters import ScenarioParameters
 from microsim.scenario import json_schema
 from tests.support import COMPILED, bare, many, scenario
 

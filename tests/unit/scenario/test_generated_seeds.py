@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 import microsim
 from microsim.cli import app
+from microsim.parts.sweep.run_one import SweepOrder, SweepRunner, scenario_content
 from microsim.recording.bag_io import RecordOptions, open_bag
 from microsim.recording.bag_replay import Replay
 from microsim.recording.inputs import as_text, packed
 from microsim.recording.recorder import Recorder
 from microsim.recording.state_file import load_state, resume, save_state
-from microsim.sweep.run_one import SweepOrder, SweepRunner, scenario_content
 from tests.support import bare, scenario
 
 FENCE = """

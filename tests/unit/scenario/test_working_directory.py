@@ -15,13 +15,13 @@ import microsim
 from microsim import paths
 from microsim.bundle.bundle_writing import splat_header
 from microsim.errors import ScenarioError
+from microsim.parts.sweep.run_one import scenario_content
 from microsim.recording.bag_io import RecordOptions, open_bag
 from microsim.recording.bag_replay import Replay
 from microsim.recording.recorder import Recorder
 from microsim.recording.state_file import resume, save_state
 from microsim.scenario.loading import with_values
 from microsim.scenario.models import Scenario
-from microsim.sweep.run_one import scenario_content
 from tests.bundle_support import small_bundle
 from tests.recording_support import files_of
 from tests.support import bare, scenario

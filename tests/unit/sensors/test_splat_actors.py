@@ -11,9 +11,9 @@ import pytest
 
 import microsim
 from microsim.bundle.bundle_writing import splat_header
-from microsim.bundle.capture.similarity import Similarity, matrix_of_rpy
-from microsim.bundle.capture.splat_import import write_splats
-from microsim.bundle.capture.splat_sources import open_splats
+from microsim.bundle.similarity import Similarity, matrix_of_rpy
+from microsim.bundle.splat_import import write_splats
+from microsim.bundle.splat_sources import open_splats
 from microsim.errors import ScenarioError
 from microsim.render.palette_camera import CameraModel
 from microsim.render.splat.activation import activate

@@ -1,0 +1,152 @@
+"""`microsim service`: services of any ROS 2 network."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, NamedTuple
+
+import typer
+from typing_extensions import TypedDict
+
+from microsim.cli.command import Command, JsonOption, with_options
+from microsim.cli.json_schemas import MessageOutput, NamesOutput
+from microsim.cli.terminal import print_json
+from microsim.options import argument, option
+from microsim.parts.live_tools.live import (
+    PANEL,
+    AnswerOption,
+    FindOptions,
+    GivenArgument,
+    ListOptions,
+    NameOptions,
+    Ros2Options,
+    TypesOption,
+    connected,
+    list_names,
+    not_supported,
+    print_message,
+    print_names_with,
+    print_type,
+    read_values,
+    type_and_values,
+)
+
+
+class ServiceOutput(TypedDict):
+    service: str
+    types: list[str]
+    servers: Annotated[list[str], "Names of nodes."]
+    clients: list[str]
+
+
+service = typer.Typer(no_args_is_help=True, help="List and call services of any ROS 2 network.")
+OUTPUTS = {"list": NamesOutput, "call": MessageOutput, "type": list[str], "find": list[str], "info": ServiceOutput}
+COMMAND = Command(service, panel=PANEL, position=352, json=OUTPUTS)
+
+
+@service.command("list")
+@with_options
+def list_services(options: ListOptions) -> None:
+    """List the services.
+
+    \b
+    Examples:
+      microsim service list
+      microsim service list -t
+    """
+    list_names(lambda node: node.services(), options)
+
+
+@service.command("type")
+@with_options
+def service_type(options: NameOptions) -> None:
+    """Print the type of a service.
+
+    \b
+    Examples:
+      microsim service type /sim/pause
+    """
+    print_type(lambda node, name: node.types_of_service(name), options)
+
+
+@service.command()
+@with_options
+def find(options: FindOptions) -> None:
+    """List the services of a type.
+
+    \b
+    Examples:
+      microsim service find std_srvs/srv/SetBool
+    """
+    print_names_with(lambda node: node.services(), "srv", options)
+
+
+@service.command()
+@with_options
+def info(options: NameOptions) -> None:
+    """Show who serves and who calls a service.
+
+    \b
+    Examples:
+      microsim service info /sim/pause
+    """
+    with connected(None) as node:
+        types = node.types_of_service(options.name)
+        name = node.absolute(options.name, "service")
+        node.settle()
+        request = f"rq{name}Request"
+        sides = {side: node.owners(request, is_writer) for side, is_writer in (("servers", False), ("clients", True))}
+    if options.json:
+        print_json({"service": name, "types": types, **sides})
+        return
+    print(f"{name}\n  type     {', '.join(types)}")
+    for side, owners in sides.items():
+        print("\n".join([f"  {side}  {len(owners)}", *(f"    {owner}" for owner in owners)]))
+
+
+@service.command()
+def echo(name: Annotated[str, argument("SERVICE", "Name of the service.")]) -> None:
+    """Not supported: print the calls of a service.
+
+    \b
+    Examples:
+      microsim service echo /sim/pause
+    """
+    not_supported("`service echo`", "services here have no introspection topics; echo a topic of the node instead")
+
+
+class CallOptions(NamedTuple):
+    name: Annotated[str, argument("SERVICE", "Name of the service.")]
+    given: GivenArgument = None
+    field: Annotated[str, option("--field PATH", "Print only this field of the response.")] = ""
+    type_name: Annotated[str, option("--type TYPE", "Type of the service, where it has several.")] = ""
+    rate: Annotated[float | None, option("--rate -r HZ", "Call again, HZ times per second.", min=0.001)] = None
+    json: JsonOption = False
+    types: TypesOption = None
+    timeout: AnswerOption = 5.0
+    ros2: Ros2Options = Ros2Options()
+
+
+@service.command()
+@with_options
+def call(options: CallOptions) -> None:
+    """Call a service and print its response. Exit code 1 when there is no answer.
+
+    \b
+    Examples:
+      microsim service call /sim/pause "{data: true}"
+      microsim service call /sim/pause std_srvs/srv/SetBool "{data: true}"
+      microsim service call /sim/reset
+      microsim service call /add_two_ints "{a: 1, b: 2}" --field sum
+    """
+    type_name, values = type_and_values(options.given or [], "SERVICE")
+    request, type_name = read_values(values or "{}"), options.type_name or type_name
+    with connected(options.types) as node:
+        start, count = time.monotonic(), 0
+        while True:
+            response = node.call(options.name, request, type=type_name, timeout=options.timeout)
+            print_message(response, options.field, options.json, full=True)
+            if options.rate is None:
+                return
+            count += 1
+            time.sleep(max(0.0, start + count / options.rate - time.monotonic()))

@@ -1,0 +1,145 @@
+"""Nodes that a run starts and ends, and that faults suspend, kill and restart."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from microsim.engine.faults import of_target
+from microsim.errors import UsageError, os_errors
+from microsim.faults import FAULTS, NODE
+from microsim.runner import Runner, Watcher
+from microsim.simulation import Simulation
+
+if TYPE_CHECKING:
+    from microsim.parts.ros2.microsim_node import MicroSimNode
+
+_LAST_CHARACTERS = 1500
+
+Presence: TypeAlias = Literal["there", "paused", "dead"]
+
+
+def split(command: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"--with: {error} in {command!r}") from None
+    if not words:
+        raise UsageError("--with needs a command that starts the node, such as 'ros2 run my_package my_node'")
+    return words
+
+
+@dataclass
+class StartedProcess:
+    process: subprocess.Popen[bytes]
+    _output: Path
+    _errors: Path
+
+    def output(self) -> str:
+        return self._output.read_text(errors="replace")
+
+    def errors(self) -> str:
+        """The last that it wrote."""
+        return (self._errors.read_text(errors="replace") or self.output())[-_LAST_CHARACTERS:].strip() or "no output"
+
+
+@contextmanager
+def started(command: Sequence[str], variables: Mapping[str, str]) -> Iterator[StartedProcess]:
+    """In a session of its own, which is ended with all that it started."""
+    with tempfile.TemporaryDirectory(prefix="microsim-") as folder:
+        output, errors = Path(folder) / "output", Path(folder) / "errors"
+        with output.open("wb") as out, errors.open("wb") as err, os_errors(f"{command[0]} cannot be started"):
+            process = subprocess.Popen(
+                command, env=dict(variables), stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            )
+        try:
+            yield StartedProcess(process, output, errors)
+        finally:
+            signal_all(process, signal.SIGKILL)
+            process.wait()
+
+
+def signal_all(process: subprocess.Popen[bytes], number: int) -> None:
+    with suppress(OSError):  # it has ended
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+
+
+class NodeProcess:
+    """What `--with` started. `look` follows the faults of the run; a context, which ends the processes."""
+
+    def __init__(self, command: str, note: Callable[[str], None]) -> None:
+        if not hasattr(os, "killpg"):
+            raise UsageError("--with needs signals for groups of processes, which this system does not have")
+        self._command, self._note = split(command), note
+        self._stack = ExitStack()
+        self.presence: Presence = "there"
+
+    def __enter__(self) -> NodeProcess:
+        self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _start(self) -> None:
+        self._stack.close()
+        self._process = self._stack.enter_context(started(self._command, os.environ))
+
+    def check(self) -> None:
+        """That it runs, unless a fault ended it."""
+        status = self._process.process.poll()
+        if status is not None and self.presence != "dead":
+            raise UsageError(f"--with: {self._command[0]} ended with status {status}: {self._process.errors()}")
+
+    def look(self, sim: Simulation) -> Presence:
+        """Bring it into the state that the faults of this tick say."""
+        wanted: Presence = "there"
+        for fault in of_target(sim.health.faults, NODE):
+            kind = FAULTS.find(fault.kind, sim.scenario.plugins)
+            if kind is not None and fault.first_tick <= sim.tick < fault.end_tick:
+                wanted = "dead" if kind.effect == "kill" or wanted == "dead" else "paused"
+        if wanted != self.presence:
+            before, self.presence = self.presence, wanted
+            self._change(before, wanted)
+        return wanted
+
+    def _change(self, before: Presence, wanted: Presence) -> None:
+        if wanted == "dead":
+            signal_all(self._process.process, signal.SIGKILL)
+            self._process.process.wait()
+        elif before == "dead":
+            self._start()
+        if wanted == "paused":
+            signal_all(self._process.process, signal.SIGSTOP)
+        elif before == "paused":
+            signal_all(self._process.process, signal.SIGCONT)
+        self._note(f"{self._command[0]} was {_DONE[before, wanted]}")
+
+
+_DONE: dict[tuple[Presence, Presence], str] = {
+    ("there", "paused"): "stopped",
+    ("paused", "there"): "continued",
+    ("there", "dead"): "killed",
+    ("paused", "dead"): "killed",
+    ("dead", "there"): "started again",
+    ("dead", "paused"): "started again and stopped",
+}
+
+
+def start_nodes(command: str, node: MicroSimNode | None, runner: Runner, stack: ExitStack) -> None:
+    """What `--with` says."""
+    if node is None:
+        raise UsageError("--with starts a ROS 2 node: leave out --transport none and --rtf 0")
+    node.processes = stack.enter_context(NodeProcess(command, lambda text: runner.note("info", text)))
+    runner.watchers.append(Watcher(1.0, node.processes.check))
