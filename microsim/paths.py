@@ -101,7 +101,7 @@ def mission_file(name: str) -> Path:
 
 def world_templates() -> list[str]:
     """Worlds that can be generated: each is a file `world_<name>.py`, found without importing it."""
-    files = (Path(__file__).parent / "bundle" / "generate").glob("world_*.py")
+    files = (Path(__file__).parent / "parts" / "worlds" / "generate").glob("world_*.py")
     return sorted(file.stem.removeprefix("world_") for file in files)
 
 

@@ -18,7 +18,7 @@ from microsim.engine.geometry import Array, Grid, Vector
 from microsim.engine.world import CLASS_NAMES, FIRST_OBSTACLE, PALETTE, TARGET, Shape, World
 from microsim.render.drawing import Instances, pixels_of_body
 from microsim.render.palette_camera import CameraModel, Renderer, Rotation
-from microsim.render.relief import Surface, class_at
+from microsim.render.relief import Ground, Surface, class_at, ground_of
 from microsim.render.robot_models import label_parts
 from microsim.render.screen import Pose, Rays, ScreenIndex, screen_index
 from microsim.render.splat.activation import Floats
@@ -40,17 +40,6 @@ SEGMENT_COLOURS: Grid = np.array(
 NEAR_GROUND_M = 0.5  # splats up to so far above the ground, or from the geometry on their ray, are what is there
 CLEAR_IN_VOLUME_M = 0.1  # splats so far above the ground are part of what a volume holds
 VOLUME_NUMBERS = 16  # a box as `screen.into_body` takes it, and the number of its instance
-
-
-class Ground(NamedTuple):
-    elevation: Array
-    cell_m: float
-    west: float
-    south: float
-
-
-def ground_of(world: World) -> Ground:
-    return Ground(world.elevation, world.cell_m, world.west, world.south)
 
 
 class Labels(NamedTuple):
@@ -90,7 +79,7 @@ class Segmenter:
         self._renderer = Renderer(world, model, surface=surface, mesh_class=MESH)
         self._rays = model.rays()
         self._screen = screen_index(self._rays)
-        self._ground = ground_of(world)
+        self._ground = world.derived(ground_of)
         self._instances = np.empty((model.height, model.width), np.uint16)
         self._no_owners: Owners = np.zeros((model.height, model.width), np.uint16)
 
@@ -121,7 +110,7 @@ class SplatSegmenter:
         self._things = things
         self._thing_rays, self._thing_screen = lens.canvas.rays(), screen_index(lens.canvas.rays())
         self._places = places_on_canvas(lens)
-        self._ground = ground_of(world)
+        self._ground = world.derived(ground_of)
         self._surface = Surface(world.derived(with_roads), float(world.cell_m), float(world.west), float(world.south))
         self._thing_instances = np.empty((lens.canvas.height, lens.canvas.width), np.uint16)
         self._instances = np.empty((model.height, model.width), np.uint16)

@@ -27,7 +27,7 @@ from microsim.parts.worlds.capture.drivable_estimate import (
     estimate_drivable,
     start_pose,
 )
-from microsim.parts.worlds.capture.scene_layers import FLOATER, Layers, SceneSplats, rotation_matrices, separate
+from microsim.parts.worlds.capture.scene_layers import FLOATER, GROUND, Layers, SceneSplats, rotation_matrices, separate
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Vector: TypeAlias = tuple[float, float, float]
@@ -443,6 +443,12 @@ def write_capture(folder: Path, steps: CaptureSteps, options: CaptureOptions, pr
         load_bundle(part)
 
 
+def ground_colour(splats: SceneSplats, layers: Layers) -> list[float]:
+    """What shows through holes in the ground: the median colour of what is around them."""
+    seen = splats.colours[(layers.label == GROUND) & splats.opaque]
+    return (np.median(seen, axis=0) / 255.0).round(2).tolist() if len(seen) else [0.5, 0.5, 0.5]
+
+
 def _content(name: str, steps: CaptureSteps, degree: int) -> BundleContent:
     from microsim.bundle.mapped_arrays import columns_of
     from microsim.parts.worlds.generate import generate_world
@@ -460,4 +466,5 @@ def _content(name: str, steps: CaptureSteps, degree: int) -> BundleContent:
         x, y, yaw = steps.start
         content.vehicle = {"start": {"x": round(x, 3), "y": round(y, 3), "yaw": round(yaw, 4)}}
     content.origin_wgs84 = steps.origin
+    content.render = {**content.render, "ground_rgb": ground_colour(steps.splats, steps.layers)}
     return content
