@@ -125,7 +125,7 @@ class Registry(Generic[Part]):
             return found[0][0]
         for entry in self._entries():
             if entry.name == name:
-                return self._checked(_load_entry(entry), f"entry point {self.group}: {entry.name}")
+                return self._loaded(entry)
         return None
 
     def from_file(self, file: Path) -> Part:
@@ -152,13 +152,14 @@ class Registry(Generic[Part]):
         for part, file in self._in_folders(folders):
             yield part, str(file)
         for entry in self._entries():
-            place = f"entry point {self.group}: {entry.name}"
-            yield self._checked(_load_entry(entry), place), place
+            yield self._loaded(entry), f"entry point {self.group}: {entry.name}"
+
+    def _loaded(self, entry: EntryPoint) -> Part:
+        loaded, module = _load_entry(entry), sys.modules.get(entry.value.partition(":")[0].strip())
+        return self._checked(loaded, f"entry point {self.group}: {entry.name}", module)
 
     def _entries(self) -> Iterable[EntryPoint]:
-        from importlib.metadata import entry_points
-
-        return _entries_of(entry_points, self.group, tuple(sys.path))
+        return installed(self.group)
 
     def _in_folders(self, folders: Folders) -> Iterator[tuple[Part, Path]]:
         for file in plugin_files(folders):
@@ -167,11 +168,11 @@ class Registry(Generic[Part]):
             if hasattr(module, self.constant):  # a folder may also hold modules that plug-ins share
                 yield self._checked(module, str(file)), file
 
-    def _checked(self, loaded: Any, place: str) -> Part:
+    def _checked(self, loaded: Any, place: str, module: ModuleType | None = None) -> Part:
         part: Any = getattr(loaded, self.constant, None) if isinstance(loaded, ModuleType) else loaded
         if not self.is_part(part):
             raise PluginError(f"{place}: expected {self.constant} = {self.expected}, found {type(part).__name__}")
-        file = _file_of(loaded)
+        file = _file_of(loaded if module is None else module)
         if file is not None:
             _origins[id(part)] = part, Origin(file, self.constant)
         checked: Part = part
@@ -200,6 +201,13 @@ def _file_of(loaded: Any) -> Path | None:
     module = loaded if isinstance(loaded, ModuleType) else sys.modules.get(getattr(loaded, "__module__", ""))
     file = getattr(module, "__file__", None)
     return None if file is None else Path(file)
+
+
+def installed(group: str) -> tuple[EntryPoint, ...]:
+    """What installed packages declare under the name of a registry; nothing of it is loaded."""
+    from importlib.metadata import entry_points
+
+    return _entries_of(entry_points, group, tuple(sys.path))
 
 
 @lru_cache(maxsize=64)

@@ -29,6 +29,7 @@ from microsim.messages import Prepared, encoders, is_known
 from microsim.messages.outbox import name_in_transcript
 from microsim.outputs.run_outputs import Run, bodies_of, parts_of_others
 from microsim.plugin_errors import plugin_error, plugin_errors
+from microsim.registry import origin_of
 from microsim.scenario.bundles import bundle_of, own_splats
 from microsim.scenario.live_changes import instances_of
 from microsim.sensors.plugin import PluginOutput, as_plugin_error
@@ -298,7 +299,7 @@ def _add_instrument(run: Run, context: SensorContext, sensor: Sensor) -> None:
         for send_one, message in zip(senders, messages, strict=True):
             send_one(time_ns(sampled_at), message)
 
-    reading = _compiled_reading(run, context, instrument, forms, latency)
+    reading = _compiled_reading(run, context, sensor, instrument, forms, latency)
     if reading is not None:
         late = LateReadings(latency, run.trigger(block.hz), send, len(forms) - 1)
         _add_late(run, context, sensor, forms, reading, late)
@@ -315,9 +316,19 @@ def _add_instrument(run: Run, context: SensorContext, sensor: Sensor) -> None:
 
 
 def _compiled_reading(
-    run: Run, context: SensorContext, instrument: Instrument, forms: Sequence[MessageForm], latency: Latency
+    run: Run,
+    context: SensorContext,
+    sensor: Sensor,
+    instrument: Instrument,
+    forms: Sequence[MessageForm],
+    latency: Latency,
 ) -> CompiledReading | None:
-    """Of an instrument that needs no Python; None: it does."""
+    """Of an instrument that needs no Python; None: it does.
+
+    A plug-in's always does: what it compiles by itself has no checks, and would damage memory silently.
+    """
+    if origin_of(sensor) is not None:
+        return None
     target, trigger = f"{context.robot}/{context.sensor}", run.trigger(context.settings.hz)
     fails = windows_of(of_target(run.health.faults, target), "fail", run.scenario.plugins)
     can_be_timed = run.clock.is_simple and most_waiting(latency, trigger) <= MOST_WAITING

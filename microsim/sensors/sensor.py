@@ -161,7 +161,8 @@ class Instrument(Protocol):
     """Makes the readings of a sensor that no kernel can make alone: a camera, a LiDAR.
 
     Optional: `may_break = True` if a failure of `read` must not end the run, `sees_robots = False` if it does not look
-    at `View.bodies`, which then is empty; `compiled()`, which gives the same readings as a `CompiledReading`, or None.
+    at `View.bodies`, which then is empty; `compiled()`, which gives the same readings as a `CompiledReading`, or None;
+    plug-ins are read in Python, since what they compile themselves has no checks.
     One that reads many worlds of a batch in one call has `aim(view)`, which makes something of each view, `draw`, which
     makes readings of up to `at_once` of these (on a GPU, if they may stay there), and `show_obstacles`.
     """
@@ -294,6 +295,12 @@ class Sensor:
         for key, kernel in kernels.items():
             if kernel is not None and not is_function(kernel):
                 raise TypeError(f"{key}: expected a function, found {show(kernel)}")
+        if self.options is not None and not hasattr(self.options, "model_fields"):
+            raise TypeError(f"options: expected a pydantic model, found {show(self.options)}")
+        if self.frames is not None and not isinstance(self.frames, RobotFrames):
+            raise TypeError(f"frames: expected RobotFrames(...), found {show(self.frames)}")
+        if self.create is not None and not callable(self.create):
+            raise TypeError(f"create: expected a function, found {show(self.create)}")
         given: dict[str, Any] = {"reading": self.reading, "memory": self.memory}
         for key, names in given.items():
             if isinstance(names, str) or not all(isinstance(name, str) for name in _items(names)):

@@ -24,6 +24,7 @@ from microsim.cli import app
 pytest.importorskip("cyclonedds")
 
 from microsim.messages.topics import Qos
+from microsim.messages.type_files import event_type
 from microsim.parts.live_tools.client.client_node import ClientNode
 from microsim.parts.live_tools.client.reasons import nobody_there, participants_on_this_machine
 from microsim.parts.ros2.transport import Parameter
@@ -491,3 +492,38 @@ def test_parameters_as_a_mapping(node: ClientNode, peer: PollingPeer) -> None:
 def test_json_fits_its_schema(command: tuple[str, ...], simulator: None) -> None:
     code, text = run(*command, "--json")  # compares
     assert (code, bool(text)) == (0, True)
+
+
+def test_calls_of_a_service_with_introspection_are_printed(node: ClientNode, simulator: None) -> None:
+    """A node publishes them, as one does whose introspection is on."""
+    event = {
+        "info": {"event_type": 1, "sequence_number": 7, "stamp": {"sec": 3}, "client_gid": list(range(16))},
+        "request": [{"data": True}],
+    }
+    publisher = node.publisher("/sim/pause/_service_event", event_type("std_srvs/srv/SetBool"), Qos(10))
+    is_over = threading.Event()
+
+    def publish() -> None:
+        while not is_over.wait(0.1):
+            publisher.publish(event)
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        code, text = run("service", "echo", "/sim/pause", "--once", "--json", "--timeout", "60")
+        flow = run("service", "echo", "/sim/pause", "std_srvs/srv/SetBool", "--once", "--flow-style")[1]
+    finally:
+        is_over.set()
+        thread.join()
+    found = json.loads(text)
+    assert code == 0
+    assert (found["info"]["event_type"], found["info"]["sequence_number"]) == ("REQUEST_RECEIVED", 7)
+    assert (found["request"], found["response"]) == ([{"data": True}], [])
+    assert "event_type: REQUEST_RECEIVED" in flow
+    assert "request: [{data: true}], response: []" in flow
+
+
+def test_a_service_without_introspection_says_so(simulator: None) -> None:
+    done = CliRunner().invoke(app, ["service", "echo", "/sim/reset", "--timeout", "0.5"])
+    assert done.exit_code == 1
+    assert "is introspection of the service enabled" in done.stderr

@@ -201,7 +201,8 @@ class Policy:
     def save(self, file: Path) -> None:
         arrays: dict[str, Any] = {f"w{k}": weights for k, (weights, _) in enumerate(self.layers)}
         arrays |= {f"b{k}": biases for k, (_, biases) in enumerate(self.layers)}
-        text = json.dumps({"format": _FORMAT, **self.about}, sort_keys=True)
+        shapes = [list(weights.shape) for weights, _ in self.layers]
+        text = json.dumps({"format": _FORMAT, **self.about, "layers": shapes}, sort_keys=True)
         with open_to_write(file) as stream:
             np.savez(stream, about=np.array(text), **arrays)
 
@@ -329,16 +330,26 @@ def _read(stored: Any, file: Path) -> Policy:
         if not isinstance(about.get(key, kind()), kind):
             raise UsageError(f"{file}: expected a {kind.__name__} as {key}, found {about[key]!r}")
     count = sum(name.startswith("w") for name in stored.files)
+    expected = ["about", *(f"{part}{k}" for k in range(count) for part in "bw")]
+    if sorted(stored.files) != sorted(expected):
+        raise UsageError(f"{file}: expected weights and biases of layers 0 to {count - 1}, found {_listed(stored)}")
     layers = tuple((stored[f"w{k}"], stored[f"b{k}"]) for k in range(count))
     for part in (part for layer in layers for part in layer):
         if part.dtype != np.float32 or not np.isfinite(part).all():
             raise UsageError(f"{file}: expected finite weights of type float32")
+    found, described = [list(weights.shape) for weights, _ in layers], about.get("layers")
+    if described is not None and described != found:  # files of older versions do not have it
+        raise UsageError(f"{file}: its description names layers of {described}, it has {found}")
     try:
-        policy = Policy(layers, {key: value for key, value in about.items() if key != "format"})
+        policy = Policy(layers, {key: value for key, value in about.items() if key not in ("format", "layers")})
         _check_ends(policy)
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from None
     return policy
+
+
+def _listed(stored: Any) -> str:
+    return ", ".join(sorted(name for name in stored.files if name != "about")) or "none"
 
 
 def _check_ends(policy: Policy) -> None:

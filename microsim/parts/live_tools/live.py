@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ WithinOption = Annotated[
 AnswerOption = Annotated[float, option("--timeout S", "How long to wait for an answer.", min=0.1)]
 
 
+StdinOption = Annotated[bool, flag("--stdin", "Read VALUES from standard input.")]
 GivenArgument = Annotated[list[str] | None, argument("[TYPE] [VALUES]", "As with ros2; fields are YAML or JSON.")]
 
 
@@ -84,10 +86,15 @@ def not_supported(what: str, instead: str) -> NoReturn:
     raise UsageError(f"{what} is not supported: {instead}")
 
 
-def type_and_values(given: Sequence[str], expected: str) -> tuple[str, str]:
-    """Both, or one of them: values begin like a mapping."""
+def type_and_values(given: Sequence[str], expected: str, stdin: bool = False) -> tuple[str, str]:
+    """Both, or one of them: values begin like a mapping. `stdin`: the values are on standard input."""
     from microsim.errors import UsageError
 
+    if stdin:
+        type_name, values = type_and_values(given, expected)
+        if values:
+            raise UsageError(f"--stdin reads VALUES from standard input; leave out {values!r}")
+        return type_name, sys.stdin.read()
     if not given:
         return "", ""
     is_type = ["/" in each and not set(each) & set("{}: \n") for each in given]
@@ -283,16 +290,40 @@ class TextForm(NamedTuple):
     without_text: bool = False
 
 
+class FormOptions(NamedTuple):
+    """How messages are printed, as in ros2."""
+
+    full: Annotated[bool, flag("--full-length --full -f", "Print long lists and text completely.")] = False
+    longest: Annotated[int, option("--truncate-length -l N", "Print so many elements of a list.", min=1)] = LONGEST
+    no_arrays: Annotated[bool, flag("--no-arr", "Print the length of a list in place of its elements.")] = False
+    no_text: Annotated[bool, flag("--no-str", "Print the length of a text in place of it.")] = False
+    csv: Annotated[bool, flag("--csv", "Print the values of a message on one line, with commas between them.")] = False
+    flow: Annotated[bool, flag("--flow-style", "Print a message on one line, in braces.")] = False
+
+    def of(self, is_json: bool) -> TextForm:
+        longest = None if self.full else self.longest
+        return TextForm(is_json, self.csv, self.flow, longest, self.no_arrays, self.no_text)
+
+
 def print_message(message: Any, field: str, as_json: bool, full: bool) -> None:
     """A message, or a field of it."""
     print_message_as(message, field, TextForm(as_json, longest=None if full else LONGEST))
 
 
 def print_message_as(message: Any, field: str, form: TextForm) -> None:
-    from microsim.messages.mappings import field_at, to_plain
+    from microsim.messages.mappings import field_at
 
-    value = field_at(message, field) if field else message
-    plain = to_plain(value, form.longest if not form.is_json and not form.without_arrays else None, form.is_json)
+    print_plain(plain_form(field_at(message, field) if field else message, form), form)
+
+
+def plain_form(value: Any, form: TextForm) -> Any:
+    """A message or a part of one as plain data."""
+    from microsim.messages.mappings import to_plain
+
+    return to_plain(value, form.longest if not form.is_json and not form.without_arrays else None, form.is_json)
+
+
+def print_plain(plain: Any, form: TextForm) -> None:
     if form.without_arrays or form.without_text:
         plain = _shortened(plain, form)
     if form.is_json:

@@ -8,18 +8,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from microsim.errors import MicroSimError, UsageError, did_you_mean, unknown
+from microsim.errors import MicroSimError, PluginError, UsageError, did_you_mean, unknown
 from microsim.messages import encoders
 from microsim.messages.checked import WireError, decode_checked
 from microsim.messages.inputs import INPUTS, InputKind, stamp_of
 from microsim.messages.outbox import Message
 from microsim.messages.topics import TOPICS
+from microsim.messages.type_files import find_type
 from microsim.parts.ros2.lockstep import Lockstep, check_gates
 from microsim.parts.ros2.node_parameters import ScenarioParameters
 from microsim.parts.ros2.node_process import NodeProcess
 from microsim.parts.ros2.sim_services import MAX_STEPS, SimServices, SimulationInterfaces
 from microsim.parts.ros2.transport import MissingTypeError, Parameter, Publisher, Transport, Value
-from microsim.plugin_errors import plugin_errors
+from microsim.plugin_errors import plugin_error, plugin_errors
+from microsim.registry import origin_of
 from microsim.runner import Runner, Watcher
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.gates import Gate
@@ -177,6 +179,8 @@ class MicroSimNode:
         topic, expected = kind.of(robot), kind.type_for(self.sim)
         if topic in self._heard:
             return  # subscribed to for a world before this one
+        if origin_of(kind) is not None and not find_type(expected):
+            raise plugin_error(f"there is no message type {expected!r}", f"input {kind.name}", kind)
         self._heard.add(topic)
 
         def on_message(cdr: bytes) -> None:
@@ -210,6 +214,8 @@ class MicroSimNode:
                 why = ", ".join(reason for reason, count in counters.items() if count != before.get(reason))
                 self._warn(topic, f"{topic}: ignored: {why}; so far {counters}")
                 self.runner.note("warn", f"{topic}: ignored: {why}", f"ignored: {why}")
+        except PluginError:
+            raise
         except MicroSimError as error:
             self._refuse(topic, f"ignored: {error}")
 

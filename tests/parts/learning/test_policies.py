@@ -134,6 +134,31 @@ def test_a_policy_that_lacks_its_first_or_last_layer_is_refused(tmp_path: Path, 
             load_policy(file)
 
 
+@pytest.mark.parametrize("name", shipped_policies())
+def test_a_policy_that_lacks_any_layer_or_has_one_too_many_is_refused(tmp_path: Path, name: str) -> None:
+    """Also where the layers beside it fit each other, and whether the others keep their names or not."""
+    file, whole = tmp_path / "policy.npz", dict(np.load(SHIPPED / f"{name}.npz"))
+    count = sum(key.startswith("w") for key in whole)
+    layers = [(whole[f"w{k}"], whole[f"b{k}"]) for k in range(count)]
+    for k in range(count):
+        named = {key: value for key, value in whole.items() if key not in (f"w{k}", f"b{k}")}
+        half = {key: value for key, value in whole.items() if key != f"b{k}"}
+        fewer = [*layers[:k], *layers[k + 1 :]]
+        for chosen in (fewer, [*layers[: k + 1], *layers[k:]]):
+            renamed = {f"{part}{n}": each for n, layer in enumerate(chosen) for part, each in zip("wb", layer)}  # noqa: B905
+            np.savez(file, about=whole["about"], **renamed)
+            with pytest.raises(UsageError, match=r"its description names layers of \[\["):
+                load_policy(file)
+        for arrays in (named, half):
+            np.savez(file, **arrays)
+            with pytest.raises(UsageError, match=r"expected weights and biases of layers 0 to \d|names layers of"):
+                load_policy(file)
+
+
+def test_a_file_of_an_older_version_has_no_list_of_layers(tmp_path: Path) -> None:
+    assert load_policy(written(tmp_path / "policy.npz")).shape.inputs == 7
+
+
 @pytest.mark.parametrize(("place", "value"), [(8, 1), (10, 99), (6, 213)])
 def test_an_archive_that_is_encrypted_or_of_another_kind_is_refused(tmp_path: Path, place: int, value: int) -> None:
     """Bytes of the first entry in the archive's list: its flags, how it is packed, which version is needed."""

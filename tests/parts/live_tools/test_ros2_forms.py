@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from microsim.cli import app
 from microsim.errors import UsageError
+from tests.parts.live_tools.ros2_verbs import VERBS, Verb
 
 # what `ros2 VERB --help` lists, with values as its tutorials write them
 FORMS = """
@@ -86,6 +87,16 @@ service call /clear std_srvs/srv/Empty
 service call /spawn turtlesim/srv/Spawn "{x: 2, y: 2, theta: 0.2, name: ''}"
 service call -r 2 /clear std_srvs/srv/Empty
 service call --rate 2 /clear std_srvs/srv/Empty "{}"
+service echo /clear
+service echo /clear std_srvs/srv/Empty --csv
+interface show geometry_msgs/msg/Twist
+interface show geometry_msgs/msg/Twist --all-comments
+interface proto geometry_msgs/msg/Twist
+interface list -m
+interface package geometry_msgs
+interface packages --only-srvs
+bag info flight
+bag info -s mcap flight
 action list
 action list -t
 action list -c
@@ -140,7 +151,11 @@ REFUSED = {
     "topic pub /chatter std_msgs/msg/String -s": "`stamp: now` is wall time",
     "topic pub -n 3 /chatter std_msgs/msg/String": "3 is not a name; use --times N or -t N",
     "topic pub /chatter std_msgs/msg/String data: Hello": "put quotes around VALUES",
-    "service echo /clear": "`service echo` is not supported",
+    "bag play flight -r 2 --loop": "`bag play` is not supported: `microsim replay",
+    "bag record -a": "`bag record` is not supported: `microsim run",
+    "bag reindex flight": "`bag reindex` is not supported: `microsim bag repair",
+    "topic echo /chatter -i": "--include-message-info is not supported",
+    "service call /clear --stdin {}": "--stdin reads VALUES from standard input; leave out '{}'",
     "service call /clear {} std_srvs/srv/Empty": "put quotes around VALUES",
     "param list /turtlesim --filter [": "is not a regular expression",
 }
@@ -157,6 +172,33 @@ def parse(words: list[str]) -> dict[str, Any]:
         command = command.get_command(context, words[depth])
         assert command is not None, words[: depth + 1]
     raise AssertionError(words)
+
+
+VALUES = {"--timeout": "3", "--qos-profile": "sensor_data", "--field": "data", "--filter": "m", "--node-name": "n"}
+VALUES |= {"--param-prefixes": "a", "--storage": "mcap"}
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: " ".join(verb.words))
+def test_every_argument_of_every_verb_of_ros2_is_taken(verb: Verb) -> None:
+    needed = [each.strip("[].") for each in verb.needed]
+    assert parse([*verb.words, *needed])
+    if len(needed) < len(verb.arguments):
+        assert parse([*verb.words, *[each.strip("[].") for each in verb.arguments]])
+    given = []
+    for names, has_value in verb.options:
+        value = [next((VALUES[name] for name in names if name in VALUES), "2")] if has_value else []
+        for name in names:
+            assert parse([*verb.words, *needed, name, *value]) != parse([*verb.words, *needed]), name
+            assert parse([*verb.words, name, *value, *needed]) if name != "--param-prefixes" else True
+        given += [names[-1], *value]
+    assert parse([*verb.words, *needed, *given])
+
+
+def test_several_prefixes_follow_one_option() -> None:
+    options = parse(["param", "list", "/turtlesim", "--param-prefixes", "a", "b", "--param-type"])
+    assert (options["prefixes"], options["node_name"], options["with_types"]) == (["a", "b"], "/turtlesim", True)
+    options = parse(["param", "list", "--param-prefixes", "a", "b"])
+    assert (options["prefixes"], options["node_name"]) == (["a", "b"], "")
 
 
 @pytest.mark.parametrize("form", FORMS.strip().splitlines())

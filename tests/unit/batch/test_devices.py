@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import types
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ import pytest
 
 from microsim.batch import BatchSimulation, device_choice
 from microsim.batch.host_loops import HostLoops
-from microsim.errors import MissingExtraError, UsageError
+from microsim.errors import MissingExtraError, PluginError, UsageError
+from tests.support import bare
 from tests.unit.batch.device_scenarios import SOURCES, assert_complete, assert_same, drive, sensors_on_gpu
+from tests.unit.engine.plugin_kernel_faults import Case
 from tests.unit.engine.rate_samples import assert_worlds_fire, samples
 from tests.unit.engine.test_records import change_all
 
@@ -216,6 +219,37 @@ def test_a_self_test_is_made_once_for_each_kernel(monkeypatch: pytest.MonkeyPatc
     for sensors in ([], ["rover/scan"], [], ["rover/scan"]):
         assert BatchSimulation(SOURCES["flat"], N, device="cuda", sensors=sensors).device == "cuda"
     assert exercised == [(), (), ("rover/scan",), ("rover/scan",)]
+
+
+class Reckless(HostLoops):
+    """A GPU: nothing that a kernel does there is noticed."""
+
+    name = "cuda"
+
+    def sense(self, *arguments: Any) -> None:
+        with suppress(PluginError):
+            super().sense(*arguments)
+
+
+def test_kernels_of_plug_ins_run_with_checks_before_every_batch_on_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the same kernel has passed before: a fault can depend on the scenario."""
+    monkeypatch.setattr(device_choice, "cuda_loops", Reckless)
+    monkeypatch.setattr(device_choice, "_proven", set())
+    body = "reading[1] = settings[int(settings[0])]"
+    source = Case("sensor", "", body, "", start=500).source.replace("(1.0, 2.0, 3.0, 4.0)", "(context.settings.hz,)")
+    (tmp_path / "part.py").write_text(source)
+    rover = bare(start={"map_pose": {"x": 5, "y": 5}}, sensors={"gauge": {"type": "gauge", "hz": 60}})
+    data = {"plugins": [str(tmp_path)], "robots": {"rover": rover}, "map": {"size_xy_cells": [20, 20]}}
+    for device in ("cuda", "auto"):
+        with pytest.raises(PluginError, match=r"part\.py:\d+: sensor rover/gauge .* failed at tick 5\d\d: IndexError"):
+            BatchSimulation(data, N, device=device)
+    (tmp_path / "part.py").write_text(source.replace("(context.settings.hz,)", "(context.settings.hz - 60.0,)"))
+    assert BatchSimulation(data, N, device="cuda").device == "cuda"
+    rover["sensors"]["gauge"]["hz"] = 61  # the same kernel
+    with pytest.raises(PluginError, match="IndexError"):
+        BatchSimulation({**data, "physics_hz": 61}, N, device="cuda")
 
 
 def test_other_devices_are_refused_by_name() -> None:

@@ -465,11 +465,11 @@ class ClientNode:
         )
         return send_goal(self, name, kind, goal or {}, on_feedback, timeout)
 
-    def parameters(self, node: str) -> RemoteParameters:
-        """The parameters of a node: `node.parameters("/microsim")["seed"]`."""
+    def parameters(self, node: str, timeout: float = 5.0) -> RemoteParameters:
+        """The parameters of a node: `node.parameters("/microsim")["seed"]`. `timeout`: of each of its answers."""
         from microsim.parts.live_tools.client.remote_node import RemoteParameters
 
-        return RemoteParameters(self, self.node_name(node))
+        return RemoteParameters(self, self.node_name(node), timeout)
 
     # ---- transforms and time
 

@@ -33,14 +33,16 @@ if TYPE_CHECKING:
 class RemoteParameters:
     """`parameters["seed"]`, `parameters["seed"] = 7`, `set(...)`, `names()`, `describe(...)`."""
 
-    def __init__(self, node: ClientNode, name: str) -> None:
-        self.name = name
+    def __init__(self, node: ClientNode, name: str, timeout: float = 5.0) -> None:
+        self.name, self.timeout = name, timeout
         self._node = node
 
     def _call(self, service: str, **request: Any) -> Any:
         kind = "".join(word.capitalize() for word in service.split("_"))
         try:
-            return self._node.call(f"{self.name}/{service}", request, type=f"rcl_interfaces/srv/{kind}")
+            return self._node.call(
+                f"{self.name}/{service}", request, type=f"rcl_interfaces/srv/{kind}", timeout=self.timeout
+            )
         except UsageError as error:
             if "no service" in str(error):
                 raise UsageError(f"node {self.name} has no parameter services") from None

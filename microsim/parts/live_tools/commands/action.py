@@ -20,6 +20,7 @@ from microsim.parts.live_tools.live import (
     NameOptions,
     Ros2Options,
     ShowTypesOption,
+    StdinOption,
     TypesOption,
     WithinOption,
     connected,
@@ -138,6 +139,7 @@ def info(options: InfoOptions) -> None:
 class GoalOptions(NamedTuple):
     name: Annotated[str, argument("ACTION", "Name of the action.")]
     given: GivenArgument = None
+    stdin: StdinOption = False
     feedback: Annotated[bool, flag("--feedback -f", "Print the feedback too.")] = False
     type_name: Annotated[str, option("--type TYPE", "Type of the action, where it has several.")] = ""
     json: Annotated[bool, flag("--json", "Print feedback and result as JSON, each on a line.")] = False
@@ -160,7 +162,7 @@ def send_goal(options: GoalOptions) -> int:
     """
     from microsim.messages.mappings import to_plain
 
-    type_name, values = type_and_values(options.given or [], "ACTION")
+    type_name, values = type_and_values(options.given or [], "ACTION", options.stdin)
     goal, type_name = read_values(values or "{}"), options.type_name or type_name
 
     def show(what: str, facts: Any) -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand
 from typing_extensions import NotRequired, TypedDict
 
 from microsim.cli.command import Command, JsonOption, with_options
 from microsim.cli.terminal import note, print_json
 from microsim.errors import UsageError, os_errors
 from microsim.options import argument, flag, option
-from microsim.parts.live_tools.live import PANEL, Ros2Names, Ros2Options, connected, json_text, yaml_text
+from microsim.parts.live_tools.live import PANEL, AnswerOption, Ros2Names, Ros2Options, connected, json_text, yaml_text
 
 if TYPE_CHECKING:
     from microsim.parts.live_tools.client.remote_node import RemoteParameters
@@ -47,7 +48,7 @@ NameArgument = Annotated[str, argument("PARAMETER", "Name of the parameter.")]
 class ParamListOptions(NamedTuple):
     node_name: Annotated[str, argument("[NODE]", "Name of a node; without it, all nodes.")] = ""
     prefixes: Annotated[
-        list[str] | None, option("--param-prefixes PREFIX", "Only names that begin with this; repeatable.")
+        list[str] | None, option("--param-prefixes PREFIX...", "Only names that begin with one of these.")
     ] = None
     pattern: Annotated[str, option("--filter PATTERN", "Only names that a regular expression matches.")] = ""
     with_types: Annotated[bool, flag("--param-type", "Show the types too.")] = False
@@ -56,7 +57,18 @@ class ParamListOptions(NamedTuple):
     names: Ros2Names = Ros2Names()
 
 
-@param.command("list")
+class SeveralPrefixes(TyperCommand):
+    """`--param-prefixes a b`, as in ros2: all words up to the next option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words, option = list[str](), "--param-prefixes"
+        for each in args:
+            is_next = not each.startswith("-") and len(words) > 1 and words[-2] == option
+            words += [option, each] if is_next else [each]
+        return super().parse_args(ctx, words)
+
+
+@param.command("list", cls=SeveralPrefixes)
 @with_options
 def list_parameters(options: ParamListOptions) -> None:
     """List the names of parameters.
@@ -106,6 +118,7 @@ class GetOptions(NamedTuple):
     name: NameArgument
     json: JsonOption = False
     hide_type: Annotated[bool, flag("--hide-type", "The value is printed alone in any case.", hidden=True)] = False
+    timeout: AnswerOption = 5.0
     ros2: Ros2Options = Ros2Options()
     names: Ros2Names = Ros2Names()
 
@@ -120,7 +133,7 @@ def get(options: GetOptions) -> None:
       microsim param get /microsim seed
     """
     with connected(None) as node:
-        value = node.parameters(options.node_name)[options.name]
+        value = node.parameters(options.node_name, options.timeout)[options.name]
         print(json_text(value) if options.json else yaml_text(value))
 
 
@@ -128,6 +141,7 @@ class SetOptions(NamedTuple):
     node_name: NodeArgument
     name: NameArgument
     value: Annotated[str, argument("VALUE", "The new value, as YAML.")]
+    timeout: AnswerOption = 5.0
     ros2: Ros2Options = Ros2Options()
     names: Ros2Names = Ros2Names()
 
@@ -145,7 +159,7 @@ def set_parameter(options: SetOptions) -> None:
       microsim param set /planner axes "[x, y, z]"
     """
     with connected(None) as node:
-        parameters = node.parameters(options.node_name)
+        parameters = node.parameters(options.node_name, options.timeout)
         parameters.set_text(options.name, options.value)
         print(yaml_text({options.name: parameters[options.name]}))
 
@@ -153,6 +167,7 @@ def set_parameter(options: SetOptions) -> None:
 class DeleteOptions(NamedTuple):
     node_name: NodeArgument
     name: NameArgument
+    timeout: AnswerOption = 5.0
     ros2: Ros2Options = Ros2Options()
     names: Ros2Names = Ros2Names()
 
@@ -167,7 +182,7 @@ def delete(options: DeleteOptions) -> None:
       microsim param delete /planner offset
     """
     with connected(None) as node:
-        node.parameters(options.node_name).delete(options.name)
+        node.parameters(options.node_name, options.timeout).delete(options.name)
         note(f"deleted {options.name}")
 
 
@@ -175,6 +190,7 @@ class LoadOptions(NamedTuple):
     node_name: NodeArgument
     file: Annotated[Path, argument("FILE", "A file as `dump` writes it.")]
     no_wildcard: Annotated[bool, flag("--no-use-wildcard", "Leave out what the file has for all nodes (/**).")] = False
+    timeout: AnswerOption = 5.0
     ros2: Ros2Options = Ros2Options()
     names: Ros2Names = Ros2Names()
 
@@ -191,7 +207,7 @@ def load(options: LoadOptions) -> None:
     from microsim.parts.ros2.transport.ros_arguments import read_params_file
 
     with connected(None) as node:
-        parameters = node.parameters(options.node_name)
+        parameters = node.parameters(options.node_name, options.timeout)
         entries = [each for each in read_params_file(options.file) if each.is_for(parameters.name)]
         chosen = [each for each in entries if not (options.no_wildcard and "*" in each.node)]
         if not chosen:
@@ -208,6 +224,7 @@ class DescribeOptions(NamedTuple):
     node_name: NodeArgument
     names: Annotated[list[str], argument("PARAMETER", "Names of parameters.")]
     json: JsonOption = False
+    timeout: AnswerOption = 5.0
     ros2: Ros2Options = Ros2Options()
     hidden: Ros2Names = Ros2Names()
 
@@ -222,7 +239,7 @@ def describe(options: DescribeOptions) -> None:
       microsim param describe /microsim rover.max_v
     """
     with connected(None) as node:
-        found = node.parameters(options.node_name).describe(*options.names)
+        found = node.parameters(options.node_name, options.timeout).describe(*options.names)
         for name in options.names:
             facts = {"name": name, **found[name]}
             print(json_text(facts) if options.json else yaml_text(facts))
@@ -233,6 +250,7 @@ class DumpOptions(NamedTuple):
     folder: Annotated[Path | None, option("--output-dir DIR", "Write NODE.yaml there, and print nothing.")] = None
     shown: Annotated[bool, flag("--print", "Parameters are printed in any case.", hidden=True)] = False
     json: JsonOption = False
+    timeout: AnswerOption = 5.0
     ros2: Ros2Options = Ros2Options()
     names: Ros2Names = Ros2Names()
 
@@ -248,7 +266,7 @@ def dump(options: DumpOptions) -> None:
       microsim run --ros-args --params-file microsim.yaml
     """
     with connected(None) as node:
-        parameters = node.parameters(options.node_name)
+        parameters = node.parameters(options.node_name, options.timeout)
         values = parameters.get()
         text = yaml_text({parameters.name: {"ros__parameters": values}})
         if options.folder is not None:

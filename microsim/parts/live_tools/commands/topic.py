@@ -19,14 +19,14 @@ from microsim.cli.terminal import note, print_json
 from microsim.errors import UsageError
 from microsim.options import argument, flag, option
 from microsim.parts.live_tools.live import (
-    LONGEST,
     PANEL,
     FindOptions,
+    FormOptions,
     ListOptions,
     NameOptions,
     OnceOption,
     Ros2Options,
-    TextForm,
+    StdinOption,
     TypesOption,
     WithinOption,
     connected,
@@ -308,16 +308,11 @@ class EchoOptions(NamedTuple):
     times: Annotated[int | None, option("--times -n N", "Exit after N messages.", min=1)] = None
     rate: Annotated[float | None, option("--rate HZ", "Print at most HZ messages per second.", min=0.001)] = None
     json: Annotated[bool, flag("--json", "One message a line as JSON; lists of bytes in Base64.")] = False
-    full: Annotated[bool, flag("--full-length --full -f", "Print long lists and text completely.")] = False
-    longest: Annotated[int, option("--truncate-length -l N", "Print so many elements of a list.", min=1)] = LONGEST
-    no_arrays: Annotated[bool, flag("--no-arr", "Print the length of a list in place of its elements.")] = False
-    no_text: Annotated[bool, flag("--no-str", "Print the length of a text in place of it.")] = False
-    csv: Annotated[bool, flag("--csv", "Print the values of a message on one line, with commas between them.")] = False
-    flow: Annotated[bool, flag("--flow-style", "Print a message on one line, in braces.")] = False
+    form: FormOptions = FormOptions()
     type: Annotated[str, option("--type TYPE", "Type of the topic; by default that of its publishers.")] = ""
     raw: Annotated[bool, flag("--raw", "Print the bytes of a message, as they were received.")] = False
     filter: Annotated[str, option("--filter EXPR", "Not supported.", hidden=True)] = ""
-    with_info: Annotated[bool, flag("--include-message-info", "Not supported.", hidden=True)] = False
+    with_info: Annotated[bool, flag("--include-message-info -i", "Not supported.", hidden=True)] = False
     lost: Annotated[bool, flag("--lost-messages --no-lost-messages", "As in ros2: nothing.", hidden=True)] = False
     end: EndOptions = EndOptions()
 
@@ -344,14 +339,7 @@ def echo(options: EchoOptions) -> None:
         options.type or options.given_type,
         options.end.qos(),
     )
-    form = TextForm(
-        options.json,
-        options.csv,
-        options.flow,
-        None if options.full else options.longest,
-        options.no_arrays,
-        options.no_text,
-    )
+    form = options.form.of(options.json)
     with connected(options.end.types) as node:
         depth = 10 if qos is None else qos.depth
         subscription = node.subscribe(
@@ -369,7 +357,7 @@ def echo(options: EchoOptions) -> None:
             left = left - 1 if left is not None else None
             if left == 0:
                 return
-            if not (options.json or options.field or options.csv):
+            if not (options.json or options.field or form.is_csv):
                 print("---", flush=True)
 
 
@@ -573,6 +561,7 @@ class PublishOptions(NamedTuple):
     given: Annotated[
         list[str] | None, argument("[TYPE] [VALUES]", "Type, where no subscriber has one; fields as YAML or JSON.")
     ] = None
+    stdin: StdinOption = False
     once: Annotated[bool, flag("--once -1", "Publish once, as soon as there is a subscriber.")] = False
     times: Annotated[int | None, option("--times -t N", "Publish N times.", min=1)] = None
     shown: Annotated[int | None, option("--print -p N", "Report every Nth message.", min=1)] = None
@@ -599,7 +588,7 @@ def pub(options: PublishOptions) -> None:
       microsim topic pub /rover/cmd_vel "{angular: {z: 0.3}}" --once
       microsim topic pub /chatter std_msgs/msg/String "{data: hello}" --times 3
     """
-    type_name, text = type_and_values(options.given or [], "TOPIC")
+    type_name, text = type_and_values(options.given or [], "TOPIC", options.stdin)
     values, timeout = read_values(text) if text else {}, options.end.timeout
     if options.node_name.isdecimal():
         raise UsageError(f"-n names the node, as in ros2, and {options.node_name} is not a name; use --times N or -t N")
