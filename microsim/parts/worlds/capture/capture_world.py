@@ -452,6 +452,7 @@ def ground_colour(splats: SceneSplats, layers: Layers) -> list[float]:
 def _content(name: str, steps: CaptureSteps, degree: int) -> BundleContent:
     from microsim.bundle.mapped_arrays import columns_of
     from microsim.parts.worlds.generate import generate_world
+    from microsim.parts.worlds.generate.surfaces import car_sensors
 
     content = generate_world("minimal", name)
     ground = steps.layers.ground
@@ -466,5 +467,6 @@ def _content(name: str, steps: CaptureSteps, degree: int) -> BundleContent:
         x, y, yaw = steps.start
         content.vehicle = {"start": {"x": round(x, 3), "y": round(y, 3), "yaw": round(yaw, 4)}}
     content.origin_wgs84 = steps.origin
+    content.calibration = car_sensors()
     content.render = {**content.render, "ground_rgb": ground_colour(steps.splats, steps.layers)}
     return content

@@ -135,6 +135,8 @@ def info(source: BundleArgument, as_json: JsonOption = False) -> None:
 
 
 def _words(value: Any) -> str:
+    if value is None:
+        return "not known"
     if isinstance(value, Mapping):
         return "\n".join(f"{key}: {_words(item)}" for key, item in value.items()) or "none"
     if isinstance(value, (list, tuple)):
@@ -165,7 +167,7 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         "description": bundle.description,
         "folder": str(bundle.root),
         "bytes": sum(file.stat().st_size for file in bundle.files.values()),
-        "origin_wgs84": list(bundle.origin_wgs84),
+        "origin_wgs84": list(bundle.origin_wgs84) if bundle.origin_is_known else None,
         "heights": f"{columns} x {rows} of {ground.resolution_m:g} m, from {lowest:.2f} m to {highest:.2f} m",
         "cells_without_ground": missing,
         "west_south_east_north_m": [ground.west, ground.south, ground.west + width, ground.south + height],
