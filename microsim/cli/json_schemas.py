@@ -130,7 +130,7 @@ class BundleOutput(TypedDict):
     description: str
     folder: str
     bytes: Annotated[int, "Of all its files."]
-    origin_wgs84: Annotated[list[float] | None, "Latitude, longitude [deg], altitude [m]; null: not known."]
+    origin_wgs84: Annotated[list[float], "Latitude, longitude [deg], altitude [m]; empty: not known."]
     heights: Annotated[str, "Size of the height map, and its lowest and highest point, as text."]
     cells_without_ground: int
     west_south_east_north_m: Annotated[list[float], "Its edges in the map frame [m]."]

@@ -254,7 +254,7 @@ def test_info_tells_what_is_in_a_bundle(here):
 
 
 def test_info_prints_no_origin_that_is_not_known(here):
-    assert json.loads(run("bundle", "info", "street", "--json"))["origin_wgs84"] is None
+    assert json.loads(run("bundle", "info", "street", "--json"))["origin_wgs84"] == []
     (line,) = (line for line in run("bundle", "info", "street").splitlines() if line.startswith("origin wgs84"))
     assert line.split()[2:] == ["not", "known"]
     assert "35.6586, 139.745, 40" in run("bundle", "info", "oval")

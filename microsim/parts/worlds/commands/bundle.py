@@ -128,15 +128,14 @@ def info(source: BundleArgument, as_json: JsonOption = False) -> None:
         return
     table = Table.grid(padding=(0, 2))
     for name, value in facts.items():
-        table.add_row(name.replace("_", " "), _words(value))
+        words = "not known" if name == "origin_wgs84" and not value else _words(value)
+        table.add_row(name.replace("_", " "), words)
     Console(highlight=False, soft_wrap=True).print(table)
     for warning in found.warnings:
         typer.echo(f"warning: {warning}", err=True)
 
 
 def _words(value: Any) -> str:
-    if value is None:
-        return "not known"
     if isinstance(value, Mapping):
         return "\n".join(f"{key}: {_words(item)}" for key, item in value.items()) or "none"
     if isinstance(value, (list, tuple)):
@@ -167,7 +166,7 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         "description": bundle.description,
         "folder": str(bundle.root),
         "bytes": sum(file.stat().st_size for file in bundle.files.values()),
-        "origin_wgs84": list(bundle.origin_wgs84) if bundle.origin_is_known else None,
+        "origin_wgs84": list(bundle.origin_wgs84) if bundle.origin_is_known else [],
         "heights": f"{columns} x {rows} of {ground.resolution_m:g} m, from {lowest:.2f} m to {highest:.2f} m",
         "cells_without_ground": missing,
         "west_south_east_north_m": [ground.west, ground.south, ground.west + width, ground.south + height],
