@@ -19,7 +19,7 @@ from microsim.engine.compiled import kernel, threaded_kernel
 from microsim.engine.geometry import Array, Grid, Vector
 from microsim.engine.motion import AXES, COS_YAW, SIN_YAW, is_level_row, place_of
 from microsim.paths import data_folder
-from microsim.render.drawing import Image, Instances, pixels_of_body
+from microsim.render.drawing import Image, Instances, Solids, pixels_of_body
 from microsim.render.relief import Ground
 from microsim.render.screen import Pose, Rays, ScreenIndex, between, into_body, inverse_of
 from microsim.render.splat.activation import Floats
@@ -139,8 +139,8 @@ def _into_part(part: Array, eye: Vector, ray: Vector) -> float:
 
 
 @kernel
-def _light(part: Array, x: float, y: float, z: float) -> float:
-    """On the surface of a part, at this place seen from its middle [m, map axes]: from the sun, and from the sky."""
+def outward_of_part(part: Array, x: float, y: float, z: float) -> Vector:
+    """Which way the surface of a part faces at this place seen from its middle [m, map axes]."""
     a, b, c = _local(part, x, y, z, 0), _local(part, x, y, z, 1), _local(part, x, y, z, 2)
     if part[15] == BOX:
         u, v, w = abs(a) / part[12], abs(b) / part[13], abs(c) / part[14]
@@ -153,9 +153,17 @@ def _light(part: Array, x: float, y: float, z: float) -> float:
         a, b, c = (0.0, 0.0, 1.0 if c > 0.0 else -1.0) if is_end else (a / part[12], b / part[12], 0.0)
     else:
         a, b, c = a / part[12], b / part[12], c / part[12]
-    east = part[3] * a + part[4] * b + part[5] * c
-    north = part[6] * a + part[7] * b + part[8] * c
-    up = part[9] * a + part[10] * b + part[11] * c
+    return (
+        part[3] * a + part[4] * b + part[5] * c,
+        part[6] * a + part[7] * b + part[8] * c,
+        part[9] * a + part[10] * b + part[11] * c,
+    )
+
+
+@kernel
+def _light(part: Array, x: float, y: float, z: float) -> float:
+    """On the surface of a part, at this place seen from its middle [m, map axes]: from the sun, and from the sky."""
+    east, north, up = outward_of_part(part, x, y, z)
     facing = east * _sun_x + north * _sun_y + up * _sun_z
     return 0.5 + 0.12 * up + 0.48 * (facing if facing > 0.0 else 0.0)
 
@@ -228,8 +236,12 @@ def label_parts(
     depths: Array,
     classes: Grid,
     instances: Instances,
+    solids: Solids,
 ) -> None:
-    """Put parts that are nearer than what was seen so far into the three images; `numbers`: of their owners."""
+    """Put parts that are nearer than what was seen so far into the four images; `numbers`: of their owners.
+
+    In `solids` part n is -1 - n.
+    """
     eye = (pose[0], pose[1], pose[2])
     for n in range(parts.shape[0]):
         part, number = parts[n], numbers[int(parts[n, OWNER])]
@@ -240,7 +252,7 @@ def label_parts(
                 ray = (pose[3] * a + pose[4] * b + pose[5], pose[6] * a + pose[7] * b + pose[8])
                 depth = _into_part(part, eye, (*ray, pose[9] * a + pose[10] * b + pose[11]))
                 if depth < depths[v, u]:
-                    depths[v, u], classes[v, u], instances[v, u] = depth, class_id, number
+                    depths[v, u], classes[v, u], instances[v, u], solids[v, u] = depth, class_id, number, -1 - n
 
 
 @threaded_kernel

@@ -255,7 +255,7 @@ def _actors(context: SensorContext) -> Callable[[], tuple[SplatActor, ...]]:
 def splat_camera(context: SensorContext) -> SplatCamera:
     shadowless = [name for name, each in context.splats_of_others.items() if not each.has_shadow]
     block, scene, strips = context.settings, scene_of(context), _strips(context)
-    is_labelled = {"segmentation", "instances"} & {*channels(block)}
+    is_labelled = {"segmentation", "instances", "normals"} & {*channels(block)}
     camera = SplatCamera(
         name=f"{context.robot}/{context.sensor}",
         scene=scene,

@@ -45,13 +45,13 @@ def camera(xyz: tuple[float, float, float], quat: tuple[float, ...] = FORWARD, *
 def car_sensors() -> dict[str, dict[str, object]]:
     """Of a car in a captured place: a camera that looks ahead, one to each other side, and a LiDAR on the roof."""
     half = 0.7071067811865476
-    small = {
+    small: dict[str, Any] = {
         "width": 320,
         "height": 240,
         "intrinsics": {"fx": 200.0, "fy": 200.0, "cx": 159.5, "cy": 119.5},
         "rate_hz": 6,
     }
-    wide = {"height": 400, "intrinsics": {"fx": 400.0, "fy": 400.0, "cx": 319.5, "cy": 199.5}}
+    wide: dict[str, Any] = {"height": 400, "intrinsics": {"fx": 400.0, "fy": 400.0, "cx": 319.5, "cy": 199.5}}
     return {
         "cameras": {
             "front": camera((1.6, 0.0, 1.3), **wide),
