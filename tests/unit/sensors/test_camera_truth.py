@@ -461,7 +461,7 @@ def test_obstacles_and_bodies_have_the_normals_of_their_own_surfaces_also_round_
     for index, each in enumerate((CRATE, POST, SIGN)):
         size = each.get("size") or [2 * each["radius"], 2 * each["radius"], each["height"]]
         half, is_seen = 0.5 * np.array(size), numbers == FIRST_OBSTACLE + index
-        middle = np.array(each["center"]) + (0.0, 0.0, half[2])
+        middle = np.add(each["center"], (0.0, 0.0, half[2]))
         expected = outward(int(each["type"] == "cylinder"), point[is_seen] - middle, half)
         np.testing.assert_allclose(found[is_seen], expected, atol=1e-5)
     settings = sim.scenario.robots["first"]
