@@ -106,7 +106,7 @@ def find_splats(source: Path, given: Path | None = None) -> Path:
     files = sorted(file for file in source.rglob("*") if file.suffix.lower() in SPLAT_SUFFIXES and file.is_file())
     found = [file for file in files if _may_be_splats(file)]
     if not found:
-        expected = "expected a .ply of a 3DGS trainer (with scale_0, rot_0 …), a .splat or a .spz"
+        expected = "expected a .ply of a 3DGS trainer (with scale_0, rot_0 …), a .splat, a .spz or a .sog"
         others = ", ".join(str(file.relative_to(source)) for file in files[:3])
         raise UsageError(
             f"{source}: no Gaussians here; {expected}" + (f"; without Gaussians: {others}" if files else "")

@@ -290,6 +290,30 @@ def pack(
     print(f"wrote {target}: {len(found.files)} files, {written:,} bytes")
 
 
+@bundle.command("export-splats")
+def export_splats(
+    source: BundleArgument,
+    file: Annotated[Path, argument("FILE", "NAME.spz, NAME.compressed.ply or NAME.ply.")],
+) -> None:
+    """Write a bundle's Gaussians for other viewers, in the map frame.
+
+    `.spz` is version 4; `.compressed.ply` is that of SuperSplat and PlayCanvas;
+    `.ply` is what trainers write, without loss.
+
+    \b
+    Examples:
+      microsim bundle export-splats street street.spz
+      microsim bundle export-splats my_world my_world.compressed.ply
+    """
+    from microsim.bundle import load_bundle
+    from microsim.bundle.splat_export import write_for_others
+
+    found = load_bundle(source).gaussians
+    with os_errors(f"{file} cannot be written"):
+        written = write_for_others(found.values, file, found.sh_degree)
+    print(f"wrote {file}: {found.count:,} Gaussians, {written:,} bytes")
+
+
 @bundle.command()
 def unpack(
     file: Annotated[Path, argument("FILE", "An archive that `pack` wrote.")],
