@@ -34,7 +34,7 @@ from microsim.plugin_errors import plugin_error
 from microsim.registry import Registry, is_subclass
 from microsim.sensors import SENSORS
 from microsim.sensors.plugin import plugin_block
-from microsim.sensors.sensor import Mount, MountedSensor, Sensor, SensorBlock
+from microsim.sensors.sensor import Mount, MountedSensor, PythonSensor, Sensor, SensorBlock
 
 if TYPE_CHECKING:
     from microsim.render.robot_models import Part
@@ -154,7 +154,7 @@ class Robot(Model):
     wind_parameter: ClassVar[bool] = False  # the node has a parameter <robot>.wind_world_xyz
     absent_when_null: ClassVar[tuple[str, ...]] = ()  # younger keys, which scenarios written out before did not have
     class_id: ClassVar[str] = ""  # what a detector calls it; default: its model
-    key_that_starts: ClassVar[str] = ""  # where it is written, no world bundle says where the robot starts
+    start_key: ClassVar[str] = ""  # where it is written, no world bundle says where the robot starts
     is_watched: ClassVar[bool] = False  # /sim/status reports its state
     is_vehicle: ClassVar[bool] = False  # a world bundle's vehicle, sensors and timeouts are meant for it
     names: ClassVar[tuple[str, ...]] = ()  # robots of these names are of this model, where a scenario does not say
@@ -211,7 +211,7 @@ class Robot(Model):
     @property
     def follows_path(self) -> bool:
         """Whether its own settings say where it is: it cannot be put elsewhere."""
-        return bool(self.key_that_starts and getattr(self, self.key_that_starts))
+        return bool(self.start_key and getattr(self, self.start_key))
 
     @property
     def engine_name(self) -> str:
@@ -224,7 +224,7 @@ class Robot(Model):
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = handler(self)
-        absent = (*self.absent_when_null, *(name for name, sensor in SENSORS.built_in.items() if sensor.is_younger))
+        absent = (*self.absent_when_null, *(name for name, sensor in SENSORS.built_in.items() if sensor.omit_if_null))
         return {key: value for key, value in data.items() if value is not None or key not in absent}
 
     @classmethod
@@ -341,9 +341,9 @@ def _further_sensor(block: Any, info: ValidationInfo) -> SensorBlock:
     if sensor is None or not sensor.is_common:
         choices = [*COMMON_SENSORS, *SENSORS.plugin_names(folders)]
         fail([detail(unknown("sensor type", kind, choices), "type", found=kind)])
-    if sensor.settings is not None:
-        return _with_type(sensor).model_validate(block)
-    return plugin_block(sensor, block)
+    if isinstance(sensor, PythonSensor):
+        return plugin_block(sensor, block)
+    return _with_type(sensor).model_validate(block)
 
 
 def _fail_on_typo(block: Mapping[Any, Any], key: str, choices: Iterable[str]) -> None:

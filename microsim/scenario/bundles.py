@@ -149,7 +149,7 @@ def _robots(robots: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
         if not isinstance(given, Mapping):
             finished[name] = block
             continue
-        is_placed = kind is not None and given.get(kind.key_that_starts)
+        is_placed = kind is not None and given.get(kind.start_key)
         defaults: dict[str, Any] = {} if is_placed else {"start": {"map_pose": _start(kind, bundle, place)}}
         if kind is not None and kind.is_vehicle:
             defaults |= _vehicle(bundle)

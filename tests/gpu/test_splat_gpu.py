@@ -203,7 +203,7 @@ def test_actors_of_splats_and_shadows_have_the_bits_of_the_cpu(seed, bend):
     assert all(same(*pair) for pair in zip(found, wanted, strict=True))
     assert len({digest(each) for each in found}) == 4, "actors, shadows, and the ground on which they fall are seen"
     assert {*np.unique(found[0].owners).tolist()} <= {NOTHING, SPLATS}
-    assert len(np.unique(found[1].owners)) > 3, "of actors too it is known whose surface a pixel shows"
+    assert found[1].owners.max() > SPLATS, "of actors too it is known whose surface a pixel shows"
 
 
 def test_a_run_with_actors_has_one_digest(tmp_path):

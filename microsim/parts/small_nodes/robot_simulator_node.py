@@ -20,7 +20,7 @@ import numpy as np
 
 from microsim.documents.values import MAX_LENGTH_M
 from microsim.engine import exact
-from microsim.engine.components import YAW, YAW_RATE, X, Y, Z
+from microsim.engine.components import YAW, X, Y, Z
 from microsim.engine.geometry import Array
 from microsim.engine.physics import Fleet
 from microsim.engine.pipeline import Periodic
@@ -36,7 +36,7 @@ from microsim.parts.small_nodes.node_simulation import OK, WARN, NodeRun, NodeSi
 from microsim.parts.small_nodes.paced_node import NodeClock, PacedNode, node_clock
 from microsim.parts.small_nodes.robot_simulator_settings import RobotSimulatorSettings
 from microsim.rays import discs
-from microsim.robots.navigation_robot import AHEAD, COMMAND_AGE, OTHERS_AHEAD, OTHERS_ASTERN, V, exact_speeds
+from microsim.robots.navigation_robot import exact_speeds
 from microsim.runner import WallClock
 from microsim.scenario import Scenario
 from microsim.sensors import localisation, odometry
@@ -297,7 +297,7 @@ class RobotSimulator:
     def _stop_the_silent(self) -> None:
         """Robots whose command runs out in the next tick; and when that can next happen."""
         limit = max(int(exact_rate(self.settings.cmd_timeout_sec) * self.clock.rate), 1)
-        ages = self.sim.fleet.state[COMMAND_AGE]
+        (ages,) = self.sim.fleet.rows("command_age")
         for robot in np.flatnonzero((self._mode == ACTIVE) & (ages >= limit)).tolist():
             self._mode[robot] = TIMEOUT_STOP
             self.sim.fleet.take(robot, REST)
@@ -312,7 +312,9 @@ class RobotSimulator:
         """Robots see where they are before the tick, scans where they are after it."""
         fleet = self.sim.fleet
         radii = np.full(len(self.robots), self.settings.robot_radius_m)
-        ahead, astern = fleet.parameters[OTHERS_AHEAD], fleet.parameters[OTHERS_ASTERN]
+        ahead, astern = (
+            fleet.parameters[fleet.model.parameter_names.index(f"others_{way}")] for way in ("ahead", "astern")
+        )
         discs.ways_to_discs(self.moving.discs, fleet.state[X : YAW + 1], radii, ahead, astern)
         self.moving.advance(self.tick, self.sim.world)
 
@@ -338,7 +340,7 @@ class RobotSimulator:
 
     def velocity(self, robot: int = 0) -> tuple[float, float]:
         """Linear and angular [m/s, rad/s]."""
-        v, omega = self.sim.fleet.state[[V, YAW_RATE], robot].tolist()
+        v, omega = self.sim.fleet.rows("v", "yaw_rate")[:, robot].tolist()
         return v, omega
 
     def odometry(self, robot: int = 0) -> PlanarPose:
@@ -357,7 +359,8 @@ class RobotSimulator:
 
     def facts(self, robot: int = 0, fleet: Fleet | None = None) -> dict[str, str]:
         """What /diagnostics says of a robot."""
-        v, omega, age, ahead = (fleet or self.sim.fleet).state[[V, YAW_RATE, COMMAND_AGE, AHEAD], robot].tolist()
+        rows = (fleet or self.sim.fleet).rows("v", "yaw_rate", "command_age", "ahead")
+        v, omega, age, ahead = rows[:, robot].tolist()
         age_s = f"{age * self.clock.dt:.3f}" if self.state(robot) == "ACTIVE" else ""
         return {
             "state": self.state(robot),

@@ -31,7 +31,6 @@ from microsim.documents.values import (
     show,
 )
 from microsim.engine.command_timeout import timeout_ticks
-from microsim.engine.components import YAW_RATE
 from microsim.engine.frames import exact_pose
 from microsim.engine.physics import Fleet
 from microsim.messages.outbox import Messages, Outbox
@@ -40,9 +39,9 @@ from microsim.parts.ros2.node_parameters import read_settings
 from microsim.parts.ros2.transport import Transport
 from microsim.parts.small_nodes.node_simulation import OK, PLANE, NodeRun, NodeSimulation, Statuses, node_scenario
 from microsim.parts.small_nodes.paced_node import NodeClock, PacedNode, TimeSettings, changeable, fixed, node_clock
-from microsim.robots.dynamic_rover import COMMAND_AGE, JOINTS
+from microsim.robots.dynamic_rover import JOINTS
 from microsim.robots.robot import COMMON_SENSORS
-from microsim.robots.rover import Dynamics, Rover, RoverPose, RoverStart, V, WheelJoints
+from microsim.robots.rover import Dynamics, Rover, RoverPose, RoverStart, WheelJoints
 from microsim.runner import WallClock
 from microsim.scenario import Scenario
 from microsim.sensors.pose2d import Pose2D
@@ -172,7 +171,7 @@ class RoverCore:
     def _statuses(self, fleet: Fleet, tick: int) -> Statuses:
         """What /diagnostics says: each rover, then the node."""
         limit = timeout_ticks(self.settings.command_timeout, self.clock.dt)
-        speeds, turns, ages = fleet.state[[V, YAW_RATE, COMMAND_AGE]].tolist()
+        speeds, turns, ages = fleet.rows("v", "yaw_rate", "command_age").tolist()
         found = {}
         for robot, v, omega, age in zip(self.robot_ids, speeds, turns, ages, strict=True):
             driven = "driven by the joystick" if tick <= self._joy_until else "driven"

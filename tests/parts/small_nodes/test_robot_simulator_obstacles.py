@@ -448,7 +448,7 @@ def test_what_it_cannot_brake_for_stops_it_where_it_touches():
     assert hand.core.place().x < 3.0 - 0.5 - 0.25 + 1e-9
     walled = Hand(wall(5.0), max_linear_accel=0.05, cmd_timeout_sec=1000.0, enable_slow_down=True, stop_distance_m=0.0)
     walled.start(4.0)
-    walled.core.sim.fleet.state[navigation_robot.V, 0] = 2.0  # as if thrown
+    walled.core.sim.fleet.state[walled.core.sim.fleet.model.row("v"), 0] = 2.0  # as if thrown
     walled.step(20)
     assert walled.core.place().x == pytest.approx(4.75, abs=1e-9)
     assert walled.core.velocity()[0] == 0.0

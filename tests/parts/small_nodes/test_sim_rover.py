@@ -75,9 +75,8 @@ class Stage:
 
     @property
     def v(self) -> float:
-        from microsim.robots.rover import V
 
-        return float(self.core.sim.fleet.state[V, 0])
+        return float(self.core.sim.fleet.rows("v")[0, 0])
 
     def set(self, name: str, value: Any) -> Any:
         kinds = {bool: (1, "bool_value"), float: (3, "double_value"), str: (4, "string_value")}

@@ -10,7 +10,9 @@ import numpy as np
 from microsim.engine.components import VELOCITY_X, VELOCITY_Y, YAW_RATE, X, Y
 from microsim.parts.learning.observations import Numbers
 from microsim.parts.learning.task import NO_SENSORS, QUIET, Array, Float32s, Integers, Mask, Outcome, Task
-from microsim.robots.car import SPEED, STEERING
+from microsim.robots.car import Bicycle
+
+_SPEED, _STEERING = Bicycle.engine.row("speed"), Bicycle.engine.row("steering")
 
 
 def on_oval(rows: Array, middle: tuple[float, float], half: float, radius: float) -> tuple[Array, Array, Array, Array]:
@@ -69,7 +71,7 @@ class Drive(Task):
         left, x, y, ahead = self.road(rows)
         road, motion, bend = seen["road"], seen["motion"], seen["ahead"]
         road[0], road[1], road[2] = left / self.half_width_m, sine * x - cosine * y, cosine * x + sine * y
-        motion[0], motion[1], motion[2] = rows[SPEED] / 12.0, rows[STEERING] / 0.6, rows[YAW_RATE]
+        motion[0], motion[1], motion[2] = rows[_SPEED] / 12.0, rows[_STEERING] / 0.6, rows[YAW_RATE]
         bend[0], bend[1] = ahead == 0.0, ahead / self.straight_m
 
     def judge(self) -> Outcome:

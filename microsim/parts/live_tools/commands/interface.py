@@ -174,7 +174,7 @@ def _found(type_name: str, folders: Sequence[Path] | None) -> str:
 
 def _lines(type_name: str, indent: str) -> Iterator[str]:
     """Constants and fields, as in a .msg file; below a field, indented, those of its type."""
-    from microsim.parts.live_tools.definition_text import constant_lines, field_lines
+    from microsim.messages.definition_text import constant_lines, field_lines
 
     yield from (f"{indent}{line}" for line in constant_lines(type_name))
     for line, within in field_lines(type_name):
