@@ -207,6 +207,9 @@ def test_every_link_to_a_block_has_a_target():
     linked = {target for text in reference.pages().values() for target in re.findall(r"\]\(#([\w-]+)\)", text)}
     assert linked <= targets
 
+
+def test_every_attribute_of_a_simulation_is_in_the_python_reference():
+    page = (DOCS / "python_api.md").read_text(encoding="utf-8")
     assert ".. autoclass:: microsim.Simulation\n   :members:\n   :undoc-members:" in page
     attributes = [name for name in vars(microsim.Simulation({})) if not name.startswith("_")]
     assert not [name for name in attributes if f"| `{name}` |" not in page]
