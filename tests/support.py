@@ -20,7 +20,7 @@ from microsim.engine.records import address_of
 from microsim.engine.tick import track
 from microsim.engine.timekeeper import Clock
 from microsim.engine.world import World
-from microsim.sensors.sensor import Sensor, SensorContext
+from microsim.sensors.sensor import KernelSensor, SensorContext
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ class Probe:
 
     def __init__(
         self,
-        sensor: Sensor,
+        sensor: KernelSensor,
         settings: Mapping[str, Any] | None = None,
         world: World | None = None,
         *,
@@ -150,7 +150,9 @@ class Probe:
 
     def begin(self, motion: Sequence[float]) -> None:
         """Its memory as a run starts with it."""
-        self.memory[:] = 0.0 if self.sensor.begin is None else self.sensor.begin(motion, self.context.settings)
+        tracker = self.sensor.tracker
+        begin = None if tracker is None else tracker.begin
+        self.memory[:] = 0.0 if begin is None else begin(motion, self.context.settings)
 
     def sample(self, motion: Sequence[float], tick: int = 0) -> Any:
         """A reading."""

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from microsim.engine.exact import exp, log
-from microsim.scenario.plugins import Sensor
+from microsim.sensors.sensor import PythonSensor
 
 SEA_LEVEL_PA = 101_325.0
 
@@ -48,7 +48,7 @@ class Altimeter:
         return {"fluid_pressure": self.membrane_pa + self.sigma_pa * noise, "variance": self.sigma_pa * self.sigma_pa}
 
 
-SENSOR = Sensor(
+SENSOR = PythonSensor(
     name="altimeter",
     message_type="sensor_msgs/msg/FluidPressure",
     create=Altimeter,

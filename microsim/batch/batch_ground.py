@@ -13,6 +13,7 @@ from microsim.engine.contacts import OUTLINE_SIZE
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.geometry import Grid
 from microsim.engine.world import Shape, World, lacks_ground
+from microsim.engine.world_arrays import WorldArray
 from microsim.scenario.live_changes import obstacle_names
 from microsim.scenario.loading import at_seed, follows_seed, has_wild_hills
 from microsim.scenario.models import Scenario
@@ -138,9 +139,9 @@ class Ground:
         grids += [self.elevation] if self._has_hills else []
         return grids
 
-    def arrays(self) -> dict[str, tuple[Array | Grid, int]]:
+    def arrays(self) -> dict[str, WorldArray]:
         """What differs from world to world and does not follow from its seed alone."""
         if self.is_shared or self.is_generated:
             return {}
-        found: dict[str, tuple[Array | Grid, int]] = {"moved": (self.moved, 0), "clearances": (self.clearances, 0)}
-        return found if self.footings is self.clearances else {**found, "footings": (self.footings, 0)}
+        found = {"moved": WorldArray(self.moved), "clearances": WorldArray(self.clearances)}
+        return found if self.footings is self.clearances else {**found, "footings": WorldArray(self.footings)}

@@ -137,7 +137,7 @@ class CudaLoops:
         part = max(ROOM_BYTES // size, THREADS) if sensor.is_rounded else worlds.size
         room = self.xp.empty(min(part, worlds.size) * size if sensor.is_rounded else 0, np.uint8)
         shared = sensor.robot.fleet_at, sensor.windows_at, sensor.window_count
-        constants = sensor.sensor.reads_state, sensor.is_rounded
+        constants = sensor.sensor.reads == "state", sensor.is_rounded
         for begin in range(0, worlds.size, max(part, 1)):
             some = worlds[begin : begin + part]
             for k, kernel in enumerate(calls.kernels):

@@ -18,6 +18,7 @@ from microsim.engine.noise import stream_keys
 from microsim.engine.random_layout import numbers_between
 from microsim.engine.records import Records, address_of, grid_of, rows_of
 from microsim.engine.robot_loops import FLEET
+from microsim.engine.world_arrays import WorldArray
 from microsim.plugin_errors import plugin_errors
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomised import is_limit, place_spans, start_stream, value_stream, with_value
@@ -120,15 +121,14 @@ class RobotColumns:
             scene=address_of(self.ground.scene),
         )  # fmt: skip
 
-    def arrays(self) -> dict[str, tuple[Any, int]]:
-        """All that makes up its worlds, with the axis of the worlds."""
-        found: dict[str, tuple[Any, int]] = {
-            "state": (self.state, 1),
-            "new_command": (self.new_command, 1),
-            "active_command": (self.active_command, 1),
-            "keys": (self.keys, 0),
-            "ignored": (self.ignored, 0),
+    def arrays(self) -> dict[str, WorldArray]:
+        found = {
+            "state": WorldArray(self.state, 1),
+            "new_command": WorldArray(self.new_command, 1),
+            "active_command": WorldArray(self.active_command, 1),
+            "keys": WorldArray(self.keys),
+            "ignored": WorldArray(self.ignored),
         }
         if self.limits or self.winds:
-            found["parameters"] = (self.parameters, 1)
+            found["parameters"] = WorldArray(self.parameters, 1)
         return found

@@ -19,6 +19,7 @@ from microsim.engine.records import Record, Records, address_of, grid_of, rows_o
 from microsim.engine.robot_loops import FLEET, advance_address, settle_address
 from microsim.engine.tick import COPY, ROBOTS, look, move
 from microsim.engine.world import World
+from microsim.engine.world_arrays import WorldArray
 
 _state_at, _state_in = column_at(COMMON), column_in(COMMON)
 
@@ -166,20 +167,21 @@ class Physics:
         dx, dy, dz = one.x - two.x, one.y - two.y, one.z - two.z
         return float(np.sqrt(dx * dx + dy * dy + dz * dz))
 
-    def memory(self) -> Any:
-        fleets = [(fleet.model.name, fleet.names, fleet.state.copy(), fleet.command.copy()) for fleet in self.fleets]
-        return fleets, self.contacts.names, self.contacts.obstacles, self.contacts.touched.copy()
+    def arrays(self) -> dict[str, WorldArray]:
+        """Of every robot its state and its command."""
+        found = {}
+        for fleet in self.fleets:
+            for column, name in enumerate(fleet.names):
+                for what, array in (("state", fleet.state), ("command", fleet.command)):
+                    found[f"{name} ({fleet.model.name}): {what}"] = WorldArray(array[:, column : column + 1], 1)
+        return found
 
-    def recall(self, memory: Any) -> None:
-        """By name: robots that were not there then stay as they are."""
-        fleets, names, obstacles, touched = memory
+    def save_contacts(self) -> Any:
+        return self.contacts.names, self.contacts.obstacles, self.contacts.touched.copy()
+
+    def load_contacts(self, saved: Any) -> None:
+        names, obstacles, touched = saved
         self.contacts.recall(tuple(names), tuple(obstacles), touched)
-        for model, members, state, command in fleets:
-            for column, name in enumerate(members):
-                fleet, own = self.home.get(name, (None, 0))
-                if fleet is not None and fleet.model.name == model:
-                    fleet.state[:, own], fleet.command[:, own] = state[:, column], command[:, column]
-        self.look()
 
 
 def put(model: RobotModel, column: Array, world: World, x: float, y: float, z: float, yaw: float) -> None:

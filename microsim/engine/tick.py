@@ -29,7 +29,7 @@ COPY = record(source=ADDRESS, bytes=int, target=ADDRESS, end=ADDRESS)  # after e
 ROBOTS = record(fleets=SPAN, contacts=ADDRESS, copies=SPAN)  # of a world
 
 _copy, _call, _float_grid_at = _calls.copy, _calls.call, _calls.float_grid_at
-_sense, _invoke, _late_room = _compiled_tick.sense, _compiled_tick.invoke, _compiled_tick.late_room
+_sense, _invoke, _delayed_room = _compiled_tick.sense, _compiled_tick.invoke, _compiled_tick.delayed_room
 _calls_in, _windows_in, _outputs_in = _compiled_tick.calls_in, _compiled_tick.windows_in, _compiled_tick.outputs_in
 _address_of_record, _float_grid_in, _integers_in = (
     _records.address_of_record, _records.float_grid_in, _records.integers_in,
@@ -48,7 +48,7 @@ def run_ticks(tables: int, tick: int, end: int, buffer: Grid, ends: Rows) -> tup
     now = _tick_at(tables)
     outputs, position, done, needed, start = _outputs_in(now.outputs), 0, 0, 0, buffer.ctypes.data
     while tick < end and done < ends.shape[0]:
-        needed = now.room + (_late_room(outputs, tick + 1) if now.lates else 0)
+        needed = now.room + (_delayed_room(outputs, tick + 1) if now.delayed else 0)
         if position + needed > buffer.shape[0]:
             break
         begin_tick(tables, tick)

@@ -243,7 +243,7 @@ class Recorder:
         self._hear(sim.opening)
         if self._listener is None:
             self._listener = sim.listen(ticks=self._hear, inputs=self._take)
-        for item in sim.snapshot().memory[1]:  # arrived before the recorder
+        for item in sim.snapshot().state[1]:  # arrived before the recorder
             self._take(0, item)
 
     def _next_folder(self) -> Path:

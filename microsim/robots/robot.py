@@ -34,7 +34,7 @@ from microsim.plugin_errors import plugin_error
 from microsim.registry import Registry, is_subclass
 from microsim.sensors import SENSORS
 from microsim.sensors.plugin import plugin_block
-from microsim.sensors.sensor import Mount, MountedSensor, Sensor, SensorBlock
+from microsim.sensors.sensor import Mount, MountedSensor, PythonSensor, Sensor, SensorBlock
 
 if TYPE_CHECKING:
     from microsim.render.robot_models import Part
@@ -223,7 +223,7 @@ class Robot(Model):
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = handler(self)
-        absent = (*self.absent_when_null, *(name for name, sensor in SENSORS.built_in.items() if sensor.is_younger))
+        absent = (*self.absent_when_null, *(name for name, sensor in SENSORS.built_in.items() if sensor.omit_if_null))
         return {key: value for key, value in data.items() if value is not None or key not in absent}
 
     @classmethod
@@ -340,9 +340,9 @@ def _further_sensor(block: Any, info: ValidationInfo) -> SensorBlock:
     if sensor is None or not sensor.is_common:
         choices = [*COMMON_SENSORS, *SENSORS.plugin_names(folders)]
         fail([detail(unknown("sensor type", kind, choices), "type", found=kind)])
-    if sensor.settings is not None:
-        return _with_type(sensor).model_validate(block)
-    return plugin_block(sensor, block)
+    if isinstance(sensor, PythonSensor):
+        return plugin_block(sensor, block)
+    return _with_type(sensor).model_validate(block)
 
 
 def _fail_on_typo(block: Mapping[Any, Any], key: str, choices: Iterable[str]) -> None:

@@ -48,11 +48,12 @@ from microsim.sensors._camera_messages import CHANNELS, FORMS, ON_REQUEST, chann
 from microsim.sensors.sensor import (
     DROPOUT,
     FAIL,
+    CameraViews,
     Display,
     Instrument,
     Mount,
     MountedSensor,
-    Sensor,
+    Reader,
     SensorContext,
     View,
 )
@@ -322,7 +323,7 @@ def image_noise(context: SensorContext) -> ImageNoise:
     return ImageNoise(size.width, size.height, noise.blur_sigma_px, noise.color_jitter, appearance_of(context))
 
 
-def _instrument(context: SensorContext) -> Instrument:
+def _instrument(context: SensorContext) -> Reader:
     if context.settings.is_splat:
         from microsim.sensors._splat_camera import splat_instrument
 
@@ -359,22 +360,20 @@ def _shape(context: SensorContext) -> tuple[int, int, int]:
     return size.height, size.width, sum(CHANNELS[kind] for kind in channels(context.settings))
 
 
-SENSOR = Sensor(
+SENSOR = Instrument(
     "camera",
+    Camera,
+    _instrument,
     title="Camera",
     about="colour images",
-    settings=Camera,
-    instrument=_instrument,
     shape=_shape,
     dtype=np.uint8,
     mount=Mount(rpy=LOOKING_FORWARD),
     messages=FORMS,
     faults=(DROPOUT, FAIL),
     display=Display("{width}×{height}  seen {age:.2f} s ago", layer="image", order=40),
-    picture=image_now,
-    images=images_in,
-    is_plain_camera=_is_plain,
-    unbatchable=lambda settings, has_others: (
+    camera=CameraViews(image_now, images_in, _is_plain),
+    not_in_batch=lambda settings, has_others: (
         "the camera {target} draws splats, in a batch only without other robots: write `render: plain`"
         if settings.is_splat and has_others
         else ""

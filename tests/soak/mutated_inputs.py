@@ -206,7 +206,7 @@ def _states(folder: Path) -> Try:
     sim.radio_send("drone", b"on its way")
     sim.step(30)
     save_state(folder / "good.state", sim.snapshot())
-    good, content = (folder / "good.state").read_bytes(), to_bytes(sim.snapshot().memory)
+    good, content = (folder / "good.state").read_bytes(), to_bytes(sim.snapshot().state)
 
     def attempt(dice: random.Random) -> None:
         if dice.random() < 0.5:

@@ -84,7 +84,7 @@ def _action(entry: RobotAction, sim: Simulation) -> Found:
 
 def _teleport(entry: TeleportAction, sim: Simulation) -> Found:
     place, world = entry.teleport, sim.world
-    if sim.drawn.robots[entry.robot].follows_path:
+    if sim.resolved.robots[entry.robot].follows_path:
         yield f"{entry.robot} follows its own path and cannot be put elsewhere", ("teleport",)
     if not sim.model(entry.robot).is_ground_bound:
         return
@@ -105,7 +105,7 @@ def _radio(entry: RadioAction, sim: Simulation) -> Found:
 
 def _waypoints(entry: WaypointsAction, sim: Simulation) -> Found:
     model = sim.model(entry.robot)
-    if steer_for(model, sim.drawn.robots[entry.robot]) is None:
+    if steer_for(model, sim.resolved.robots[entry.robot]) is None:
         inputs = ", ".join(model.inputs) or "none"
         yield f"{entry.robot} cannot follow waypoints, which needs other inputs; it has: {inputs}", ("waypoints",)
     for index, waypoint in enumerate(entry.waypoints):
@@ -400,7 +400,7 @@ class MissionPilot:
     def _start_route(self, index: int, entry: WaypointsAction) -> None:
         self._end_route(entry.robot)
         model = self.sim.model(entry.robot)
-        steer = steer_for(model, self.sim.drawn.robots[entry.robot])
+        steer = steer_for(model, self.sim.resolved.robots[entry.robot])
         assert steer is not None  # `check` ensures it
         goals = _goals(entry, self._pose(entry.robot), model.is_ground_bound)
         follower = Follower(steer, goals, entry.speed, entry.tolerance)

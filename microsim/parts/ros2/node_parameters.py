@@ -25,7 +25,7 @@ from microsim.scenario.live_changes import at_start
 from microsim.scenario.loading import at_seed, reloaded
 from microsim.sensors import SENSORS
 from microsim.sensors.plugin import PluginSensor
-from microsim.sensors.sensor import Sensor
+from microsim.sensors.sensor import PythonSensor, Sensor
 
 Path: TypeAlias = tuple[str, ...]
 When: TypeAlias = Literal["tick", "reset"]
@@ -88,7 +88,7 @@ def _sensor_rows(robot: str, settings: Robot, name: str, block: Any, sensor: Sen
         values = {**{key: getattr(block, key) for key in own}, **getattr(block, "options", {})}
         for key, value in values.items():
             if key not in sensor.common_parameters.values():
-                when: When = "reset" if key == "drift" and sensor.track is not None else "tick"
+                when: When = "reset" if key == "drift" and sensor.tracker is not None else "tick"
                 yield from _numbers(f"{robot}.{name}.{key}", (*place, key), value, when)
 
 
@@ -233,7 +233,7 @@ def _field(scenario: Scenario, path: Path) -> FieldInfo:
             continue
         if isinstance(block, PluginSensor) and key in block.options:
             plugin = SENSORS.find(block.type, scenario.plugins)
-            assert plugin is not None  # it was there when the scenario was read
+            assert isinstance(plugin, PythonSensor)  # it was there when the scenario was read
             assert plugin.options is not None
             return plugin.options.model_fields[key]
         info = type(block).model_fields[key]

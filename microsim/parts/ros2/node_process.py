@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from microsim.engine.faults import of_target
 from microsim.errors import UsageError, os_errors
-from microsim.faults import FAULTS, NODE
+from microsim.faults import FAULTS, NODE, OnNode
 from microsim.runner import Runner, Watcher
 from microsim.simulation import Simulation
 
@@ -107,8 +107,9 @@ class NodeProcess:
         wanted: Presence = "there"
         for fault in of_target(sim.health.faults, NODE):
             kind = FAULTS.find(fault.kind, sim.scenario.plugins)
-            if kind is not None and fault.first_tick <= sim.tick < fault.end_tick:
-                wanted = "dead" if kind.effect == "kill" or wanted == "dead" else "paused"
+            effect = None if kind is None else kind.effect
+            if isinstance(effect, OnNode) and fault.first_tick <= sim.tick < fault.end_tick:
+                wanted = "dead" if effect.kills or wanted == "dead" else "paused"
         if wanted != self.presence:
             before, self.presence = self.presence, wanted
             self._change(before, wanted)

@@ -122,7 +122,7 @@ class NodeSimulation(Simulation):
         super().__init__(scenario)
 
     def _draw(self) -> None:
-        self.clock, self.world, self._drawn = self._node_clock, self._node_world, self.scenario
+        self.clock, self.world, self._resolved = self._node_clock, self._node_world, self.scenario
 
     def _compose(self) -> Schedule:
         fleets = fleets_of(self.scenario, self.seed, self.world, self.clock)

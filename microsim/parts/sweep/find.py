@@ -101,7 +101,7 @@ class Shrinking:
         self.plan, self.condition, self.run = plan, condition, run
         combination, seed = plan.place(run)
         before = FailingCase(_as_mission(plan), seed, plan.changes(combination))
-        drawn = tuple(fault.model_dump(mode="json") for fault in self._simulation(before).drawn.faults)
+        drawn = tuple(fault.model_dump(mode="json") for fault in self._simulation(before).resolved.faults)
         self.before = replace(before, faults=drawn or None)
         # faults that break it: the smallest mission must be one that succeeds without them
         self._is_by_faults = bool(drawn) and not self._holds(replace(self.before, faults=()))

@@ -32,7 +32,7 @@ from microsim.engine.components import (
 from microsim.messages.outbox import Message
 from microsim.runner import Runner
 from microsim.scenario import Scenario
-from microsim.sensors.sensor import MessageForm, Sensor, SensorBlock, default_form
+from microsim.sensors.sensor import MessageForm, Sensor, SensorBlock
 from microsim.simulation import Simulation
 
 Picture: TypeAlias = npt.NDArray[np.uint8]  # (height, width, 3)
@@ -193,7 +193,7 @@ class ShownSensor:
 def shown_sensors(scenario: Scenario) -> Iterator[ShownSensor]:
     """Every sensor of every robot, built in or not."""
     for robot, name, block, kind in scenario.all_sensors:
-        forms = [form for form in kind.messages if form.applies(block)] or [default_form(kind)]
+        forms = [form for form in kind.messages if form.applies(block)]
         yield ShownSensor(robot, name, kind, block, {kind.topic(form, robot, name): form for form in forms})
 
 

@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PLUGIN = """
 import os, signal, time
 from pydantic import BaseModel
-from microsim.scenario.plugins import Sensor
+from microsim.sensors.sensor import PythonSensor
 
 class Options(BaseModel):
     pass
@@ -57,7 +57,7 @@ class Odd:
             BODY
         return {"fluid_pressure": value, "variance": 0.0}
 
-SENSOR = Sensor(name="odd", message_type="sensor_msgs/msg/FluidPressure", create=Odd, options=Options)
+SENSOR = PythonSensor(name="odd", message_type="sensor_msgs/msg/FluidPressure", create=Odd, options=Options)
 """
 WORLD = """
 name: odd

@@ -82,7 +82,7 @@ def test_a_token_repeats_a_run_with_the_chaos_of_its_sweep(tmp_path: Path, monke
     plan = planned(tmp_path, seeds="0..29", chaos=CHAOS, vary={"rover.max_v": [2.0]})
     broken = next(each for each in outcomes(plan) if each.values[0])
     replay = from_token(plan.token(broken.run))
-    assert replay.sim.drawn.faults
+    assert replay.sim.resolved.faults
     run = replay.metric_run()
     run(replay.sim.step(0))
     for _ in range(8 * 60):

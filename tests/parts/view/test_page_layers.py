@@ -24,7 +24,7 @@ from microsim.sensors import SENSORS
 
 SONAR = """
 from typing import Any
-from microsim.sensors.sensor import Display, Sensor
+from microsim.sensors.sensor import Display, PythonSensor
 
 class Sonar:
     def __init__(self, context: Any) -> None: ...
@@ -32,10 +32,10 @@ class Sonar:
     def publish(self) -> dict[str, Any]:
         return {"range": 2.5, "min_range": 0.1, "max_range": 6.0}
 
-SENSOR = Sensor("sonar", "sensor_msgs/msg/Range", Sonar, display=Display(plot=("range",), layer="beam"))
+SENSOR = PythonSensor("sonar", "sensor_msgs/msg/Range", Sonar, display=Display(plot=("range",), layer="beam"))
 """
 ODD = """
-from microsim.sensors.sensor import Display, Sensor
+from microsim.sensors.sensor import Display, PythonSensor
 
 class Odd:
     def __init__(self, context): ...
@@ -43,7 +43,7 @@ class Odd:
     def publish(self):
         return {"temperature": 20.0}
 
-SENSOR = Sensor("odd", "sensor_msgs/msg/Temperature", Odd, display=Display(layer="fan"))
+SENSOR = PythonSensor("odd", "sensor_msgs/msg/Temperature", Odd, display=Display(layer="fan"))
 """
 HOVERCRAFT = """
 from typing import ClassVar, Literal

@@ -26,7 +26,7 @@ from microsim.engine.compiled import kernel
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.sensor import MessageForm, MountedSensor, Sensor
+from microsim.sensors.sensor import MessageForm, MountedSensor, KernelSensor
 
 class Settings(MountedSensor):
     "A gauge."
@@ -41,7 +41,7 @@ def sample(PARAMETERS):
     if tick >= FROM:
         BODY
 
-SENSOR = Sensor(
+SENSOR = KernelSensor(
     "gauge", settings=Settings, sample=sample, reading={"pressure": "Pa", "b": "", "c": ""}, memory=("last", "first"),
     numbers=lambda context: (1.0, 2.0, 3.0, 4.0), table=lambda context: [5.0, 6.0],
     messages=(MessageForm("sensor_msgs/msg/FluidPressure", "/{robot}/{sensor}", Qos(5), "",
@@ -80,7 +80,7 @@ ROBOT = Sled
 FAULT = """
 from numba import njit
 from microsim.engine.compiled import kernel
-from microsim.faults import FaultKind
+from microsim.faults import FaultKind, OnSensor
 
 @HELPER
 def helper(numbers, k):
@@ -91,7 +91,7 @@ def alter(PARAMETERS):
     if tick >= FROM:
         BODY
 
-FAULT = FaultKind("stuck", "a reading is stuck", "alter", alter=alter)
+FAULT = FaultKind("stuck", "a reading is stuck", OnSensor(alter=alter))
 """
 
 SAMPLE_PARAMETERS = "settings, motion, memory, scene, key, tick, reading"

@@ -50,7 +50,7 @@ HOMES = {
         "engine/",
         "batch/cuda_compiler.py",
         "batch/cuda_kernels.py",
-        "batch/cuda_camera.py",
+        "batch/camera_columns.py",
         "batch/cuda_loops.py",
     ),  # the latter for GPUs
     "llvmlite": ("engine/calls.py", "engine/digest_chain.py"),

@@ -153,13 +153,13 @@ def test_a_warning_is_given_once_when_a_sensor_begins_to_fail() -> None:
 
 SEEING = """
 from microsim.engine.compiled import kernel
-from microsim.faults import FaultKind
+from microsim.faults import FaultKind, OnSensor
 
 @kernel
 def alter(settings, motion, memory, scene, key, tick, reading):
     reading[0] = motion[1]
 
-FAULT = FaultKind("mislead", "the first number is the robot's y", "alter", alter=alter)
+FAULT = FaultKind("mislead", "the first number is the robot's y", OnSensor(alter=alter))
 """
 
 

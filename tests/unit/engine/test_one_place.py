@@ -29,7 +29,7 @@ from microsim.engine.motion import PLACE_Z
 from microsim.engine.noise import normals
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.sensor import Display, MessageForm, MountedSensor, Sensor
+from microsim.sensors.sensor import Display, MessageForm, MountedSensor, KernelSensor
 
 class AltitudeMeter(MountedSensor):
     """Height above the map's zero."""
@@ -40,7 +40,7 @@ class AltitudeMeter(MountedSensor):
 def sample(settings, motion, memory, scene, key, tick, reading):
     reading[0] = motion[PLACE_Z] + settings[0] * normals(key, tick, 0)[0]
 
-SENSOR = Sensor(
+SENSOR = KernelSensor(
     "altitude_meter", title="Altitude meter", about="height", settings=AltitudeMeter, sample=sample,
     reading={"altitude": "m"}, numbers=lambda context: (context.settings.wobble_m,),
     messages=(MessageForm("std_msgs/msg/Float64", "/{robot}/{sensor}", Qos(5), "how high it is",
@@ -78,14 +78,14 @@ ROBOT = Blimp
         "stuck",
         """
 from microsim.engine.compiled import kernel
-from microsim.faults import FaultKind
+from microsim.faults import FaultKind, OnSensor
 
 @kernel
 def alter(settings, motion, memory, scene, key, tick, reading):
     if settings[0] <= tick < settings[1]:
         reading[0] = 7.0
 
-FAULT = FaultKind("stuck", "a reading is 7", "alter", alter=alter)
+FAULT = FaultKind("stuck", "a reading is 7", OnSensor(alter=alter))
 """,
     ),
     "microsim.messages.inputs": (
@@ -207,7 +207,7 @@ print(json.dumps({
     "obstacles": len(scenario.obstacles), "is_taken": is_taken,
     "table": [topic.of("R", topic.sensor) for topic in table()],
     "recorded": [channel.topic for channel, _, _ in open_bag(out / "bag").entries_of({"/blimp/altitude_meter"})],
-    "drawn": sim.drawn.robots["blimp"].altitude_meter.wobble_m,
+    "drawn": sim.resolved.robots["blimp"].altitude_meter.wobble_m,
     "metric": repr(result), "z": sim.state("blimp").z,
 }))
 """

@@ -51,7 +51,7 @@ METRIC = Tilt
 
 SIMPLE = """
 from pydantic import BaseModel
-from microsim.scenario.plugins import Sensor
+from microsim.sensors.sensor import PythonSensor
 
 class Probe:
     def __init__(self, context):
@@ -63,7 +63,7 @@ class Probe:
     def publish(self):
         return {"temperature": 1.0}
 
-SENSOR = Sensor("gauge", "sensor_msgs/msg/Temperature", Probe)
+SENSOR = PythonSensor("gauge", "sensor_msgs/msg/Temperature", Probe)
 """
 
 SOURCES = {
@@ -94,6 +94,11 @@ CASES: list[tuple[str, str, str, str, str]] = [
     ("sensor", NUMBERS, '("a",)', "could not convert string to float", ""),
     ("sensor", "[5.0, 6.0]", "1 / 0", "ZeroDivisionError", ""),
     ("sensor", "sample=sample", "sample=3", "sample: expected a function, found 3", "SENSOR ="),
+    ("sensor", "sample=sample", "sample=sample, reads_state=True", '`reads_state` is now `reads="state"`', "SENSOR ="),
+    ("sensor", "sample=sample", "sample=sample, track=sample", "`track` is now `tracker=Tracker(kernel", "SENSOR ="),
+    ("sensor", "sample=sample", "sample=sample, reads='pose'", "expected 'pose'; there are: motion, place", "SENSOR ="),
+    ("sensor", "KernelSensor", "Sensor", "Sensor(...) is now KernelSensor(...)", "SENSOR ="),
+    ("simple", "PythonSensor", "Sensor", "Sensor(...) is now PythonSensor(...)", "SENSOR ="),
     ("sensor", "sample=sample", "sampel=sample", "unexpected keyword argument 'sampel'", "SENSOR ="),
     ("sensor", "settings=Settings", "settings=dict", "expected a subclass of SensorBlock", "SENSOR ="),
     ("sensor", 'memory=("last", "first")', "memory=2", "memory: expected names, found 2", "SENSOR ="),
@@ -111,8 +116,11 @@ CASES: list[tuple[str, str, str, str, str]] = [
     ("robot", "advance=advance", "advance=None", "advance: expected a function, found None", "engine ="),
     ("robot", "advance=advance", 'advance=advance, command_age="age"', "no number 'age'", "engine ="),
     ("robot", "    model", "    def body(self): return 5\n    model", "must be an iterable, not int", "ROBOT ="),
-    ("fault", "alter=alter", "alter=None", "alter: expected a kernel, found None", "FAULT ="),
-    ("fault", '"alter", alter', '"alterr", alter', "no effect 'alterr'; did you mean 'alter'?", "FAULT ="),
+    ("fault", "alter=alter", "alter=None", "OnSensor: expected one of is_silent, fails,", "FAULT ="),
+    ("fault", "alter=alter", "alter=3", "alter: expected a kernel, found 3", "FAULT ="),
+    ("fault", "OnSensor(alter=alter)", '"alter"', "expected now OnSensor(alter=kernel), found 'alter'", "FAULT ="),
+    ("fault", "OnSensor(alter=alter)", "5", "expected one of OnSensor, OnMessages, OnRadio, OnNode", "FAULT ="),
+    ("fault", "OnSensor(alter=alter)", "None, alter=alter", "is now `effect=OnSensor(alter=kernel)`", "FAULT ="),
     ("generator", "return [", "return options.nothing or [", "has no attribute 'nothing'", ""),
     ("generator", "return [", "return 5 and [][3:4] or 5 or [", "'int' object is not iterable", "GENERATOR ="),
     ("generator", '"radius": 0.5', '"radius": -0.5', "radius", "GENERATOR ="),

@@ -46,7 +46,7 @@ from microsim.engine.compiled import kernel
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.sensor import MessageForm, MountedSensor, Sensor
+from microsim.sensors.sensor import MessageForm, MountedSensor, KernelSensor
 
 OFFSET = 1.0
 
@@ -61,7 +61,7 @@ def doubled(value):
 def sample(settings, motion, memory, scene, key, tick, reading):
     reading[0] = OFFSET + GAIN * doubled(scaled(1.0))
 
-SENSOR = Sensor("gauge", settings=Settings, sample=sample, reading={"pressure": "Pa"},
+SENSOR = KernelSensor("gauge", settings=Settings, sample=sample, reading={"pressure": "Pa"},
     messages=(MessageForm("sensor_msgs/msg/FluidPressure", "/{robot}/{sensor}", Qos(5), "",
         lambda context: new("sensor_msgs/msg/FluidPressure", header=header(context.frame)),
         {"fluid_pressure": "pressure"}),))
@@ -100,7 +100,7 @@ ROBOT = Sled
 """,
     "stuck.py": """
 from microsim.engine.compiled import kernel
-from microsim.faults import FaultKind
+from microsim.faults import FaultKind, OnSensor
 
 STUCK = 7.0
 
@@ -108,7 +108,7 @@ STUCK = 7.0
 def alter(settings, motion, memory, scene, key, tick, reading):
     reading[0] += STUCK
 
-FAULT = FaultKind("stuck", "a reading is stuck", "alter", alter=alter)
+FAULT = FaultKind("stuck", "a reading is stuck", OnSensor(alter=alter))
 """,
     "kick.py": """
 from microsim.messages.inputs import InputKind

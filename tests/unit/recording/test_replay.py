@@ -85,13 +85,13 @@ def test_a_parameter_changed_on_the_way_is_replayed(tmp_path: Path) -> None:
 
 def test_a_parameter_changed_on_the_way_is_replayed_with_several_folders_of_plug_ins(tmp_path: Path) -> None:
     code = """
-from microsim.scenario.plugins import Sensor
+from microsim.sensors.sensor import PythonSensor
 class Count:
     n = 0
     def __init__(self, context): pass
     def update(self, dt): self.n += 1
     def publish(self): return {"data": float(self.n)}
-SENSOR = Sensor("NAME", "std_msgs/msg/Float64", Count)
+SENSOR = PythonSensor("NAME", "std_msgs/msg/Float64", Count)
 """
     world = {**WORLD, "plugins": [], "robots": {**WORLD["robots"], "rover": {"sensors": {}}}}
     for name in ("left", "right"):
@@ -336,15 +336,15 @@ def test_an_exact_pose_keeps_its_stamp_too(tmp_path: Path, monkeypatch: pytest.M
 
 TRAP = """
 from pathlib import Path
-from microsim.scenario.plugins import Sensor
+from microsim.sensors.sensor import PythonSensor
 (Path(__file__).parent / "ran").touch()
 class Count:
     def __init__(self, context): self.n = 0
     def update(self, dt): self.n += 1
     def publish(self): return {"data": float(self.n)}
-    def memory(self): return self.n
-    def recall(self, data): self.n = data
-SENSOR = Sensor("count", "std_msgs/msg/Float64", Count)
+    def save(self): return self.n
+    def load(self, data): self.n = data
+SENSOR = PythonSensor("count", "std_msgs/msg/Float64", Count)
 """
 
 

@@ -139,7 +139,7 @@ def save_still(path: Path, sim: Simulation, trails: Mapping[str, Sequence[tuple[
 
 def still(sim: Simulation, trails: Mapping[str, Sequence[tuple[float, float]]]) -> Image.Image:
     """The map from above beside what the cameras see."""
-    sensors = [sensor for sensor in shown_sensors(sim.scenario) if sensor.kind.picture is not None]
+    sensors = [sensor for sensor in shown_sensors(sim.scenario) if sensor.kind.camera is not None]
     cameras = [sensor for sensor in sensors if sensor.kind.display.layer == "image"][:3]
     bundle = bundle_of(sim.scenario.world) if sim.scenario.world is not None else None
     map_part = MapPicture(sim.world, trails, bundle).draw(sim)

@@ -31,7 +31,7 @@ from microsim.parts.view.run_state import (
 from microsim.robots.robot import Look
 from microsim.runner import Note, Runner
 from microsim.scenario.bundles import bundle_of
-from microsim.sensors.sensor import Layer
+from microsim.sensors.sensor import KernelSensor, Layer, MessageForm, Sensor
 from microsim.simulation import Simulation
 
 FRAME_HZ = 30.0
@@ -321,15 +321,20 @@ def _counted(sim: Simulation) -> Counter[str]:
     return found
 
 
+def _units(kind: Sensor, form: MessageForm) -> dict[str, str]:
+    if not isinstance(kind, KernelSensor) or callable(form.slots):
+        return {}
+    return {path: kind.reading[name] for path, name in form.slots.items()}
+
+
 def _sensor_look(sensor: ShownSensor) -> SensorLook:
     kind, mount = sensor.kind, getattr(sensor.block, "mount", FixedMount())
-    slots = sensor.main_form.slots
     return SensorLook(
         robot=sensor.robot, name=sensor.name, layer=kind.display.layer, topic=sensor.topic,
         mount=FixedMount(tuple(mount.xyz), tuple(mount.rpy)),
         info_topic=next(iter(sensor.topics_of_type(_CAMERA_INFO)), "") if kind.display.layer == "image" else "",
         plot=kind.display.plot,
-        units={} if callable(slots) else {path: kind.reading[name] for path, name in slots.items()},
+        units=_units(kind, sensor.main_form),
     )  # fmt: skip
 
 

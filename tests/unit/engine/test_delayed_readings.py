@@ -9,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import microsim
-from microsim.engine.late_readings import MOST_WAITING, LateReadings, most_waiting
-from microsim.engine.pipeline import Delayed, Latency
+from microsim.engine.delay_line import Latency, most_under_way
+from microsim.engine.delayed_readings import MOST_UNDER_WAY, DelayedReadings
+from microsim.engine.pipeline import Delayed
 from microsim.engine.timekeeper import Trigger
 from microsim.outputs import sensor_outputs
+from microsim.scenario import load_scenario
 from tests.support import COMPILED, many, scenario
 
 THINGS = [
@@ -44,8 +46,8 @@ def both_ways(written: dict[str, Any], run: Callable[[microsim.Simulation], Any]
         patch.setattr(sensor_outputs, "_compiled_reading", lambda *_: None)
         python = moving(written, seed)
         kinds = [{type(each) for _, each in sim._schedule.python.values()} for sim in (compiled, python)]
-        assert [LateReadings in kinds[0], Delayed in kinds[0]] == [True, False]
-        assert [LateReadings in kinds[1], Delayed in kinds[1]] == [False, True]
+        assert [DelayedReadings in kinds[0], Delayed in kinds[0]] == [True, False]
+        assert [DelayedReadings in kinds[1], Delayed in kinds[1]] == [False, True]
         second = run(python)
     return [run(compiled), second]
 
@@ -123,6 +125,20 @@ def test_images_under_way_survive_a_snapshot_a_fork_and_other_settings() -> None
     assert twin == restored != moved
 
 
+def test_a_latency_that_is_shortened_lets_what_is_under_way_leave_first() -> None:
+    """More is then under way than the new latency alone would have."""
+    slow, quick = ({"hz": 30, "latency_ms": {"mean": mean, "jitter": 0.0}} for mean in (1500.0, 0.0))
+
+    def run(sim: microsim.Simulation) -> Any:
+        sim.step(60)
+        sim.reconfigure(load_scenario(flown(camera=quick)))
+        sim.step(150)
+        return facts(sim)
+
+    first, second = both_ways(flown(camera=slow), run)
+    assert first == second
+
+
 def test_a_snapshot_changes_nothing() -> None:
     written = flown(camera={"latency_ms": {"mean": 300.0, "jitter": 50.0}})
     looked_at, alone = moving(written), moving(written)
@@ -133,18 +149,25 @@ def test_a_snapshot_changes_nothing() -> None:
     assert facts(looked_at) == facts(alone)
 
 
-def test_a_snapshot_of_one_form_continues_in_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_continues_where_settings_change_the_form_of_its_cameras(monkeypatch: pytest.MonkeyPatch) -> None:
     written = flown(camera={"latency_ms": {"mean": 300.0, "jitter": 50.0}})
-    compiled, expected = moving(written), moving(written)
-    compiled.step(45)
+    sim, expected = moving(written), moving(written)
+    sim.step(45)
     expected.step(90)
     with monkeypatch.context() as patch:
         patch.setattr(sensor_outputs, "_compiled_reading", lambda *_: None)
-        python = compiled.fork()
-    python.step(15)
-    back = python.fork()
-    back.step(30)
-    assert back.digest() == expected.digest()
+        sim.reconfigure(sim.scenario)
+        sim.step(15)
+    snapshot = sim.snapshot()
+    sim.reconfigure(sim.scenario)
+    sim.step(30)
+    assert sim.digest() == expected.digest()
+    with monkeypatch.context() as patch:
+        patch.setattr(sensor_outputs, "_compiled_reading", lambda *_: None)
+        twin = moving(written)
+        twin.restore(snapshot)
+    twin.step(30)
+    assert twin.digest() == expected.digest()
 
 
 def test_a_tick_may_have_more_images_than_the_buffer_had_room_for() -> None:
@@ -164,6 +187,6 @@ def test_a_pose_that_is_not_finite_ends_the_run() -> None:
 
 
 def test_no_queue_is_longer_than_its_room() -> None:
-    latency = Latency(80.0, 30.0, 0.0, 60.0, 1)
-    assert 2 <= most_waiting(latency, Trigger(2, 60)) <= 4
-    assert most_waiting(Latency(1e6, 1e6, 0.0, 1000.0, 1), Trigger(1000, 1000)) > MOST_WAITING  # is Python's
+    latency = Latency(80.0, 30.0, 0.0, 60.0)
+    assert 2 <= most_under_way(latency, Trigger(2, 60)) <= 4
+    assert most_under_way(Latency(1e6, 1e6, 0.0, 1000.0), Trigger(1000, 1000)) > MOST_UNDER_WAY  # is Python's
