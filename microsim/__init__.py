@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from microsim.errors import UsageError as UsageError
     from microsim.faults import FaultKind as FaultKind
     from microsim.faults import OnMessages as OnMessages
+    from microsim.faults import OnNode as OnNode
+    from microsim.faults import OnRadio as OnRadio
     from microsim.faults import OnSensor as OnSensor
     from microsim.generators import Generator as Generator
     from microsim.listening import Listener as Listener
@@ -87,6 +89,7 @@ if TYPE_CHECKING:
     from microsim.scenario import Scenario as Scenario
     from microsim.scenario import load_scenario as load_scenario
     from microsim.sensors.sensor import Display as Display
+    from microsim.sensors.sensor import Instrument as Instrument
     from microsim.sensors.sensor import KernelSensor as KernelSensor
     from microsim.sensors.sensor import MessageForm as MessageForm
     from microsim.sensors.sensor import MountedSensor as MountedSensor
@@ -147,7 +150,13 @@ _NAMES = {  # public names of the core by module; those of a part are in its mod
         "normals",
         "stream_key",
     ),
-    "faults": ("FaultKind", "OnMessages", "OnSensor"),
+    "faults": (
+        "FaultKind",
+        "OnMessages",
+        "OnNode",
+        "OnRadio",
+        "OnSensor",
+    ),
     "generators": ("Generator",),
     "messages.inputs": ("InputKind",),
     "options": (
@@ -157,9 +166,10 @@ _NAMES = {  # public names of the core by module; those of a part are in its mod
     "robots.robot": ("Robot",),
     "sensors.sensor": (
         "Display",
+        "Instrument",
+        "KernelSensor",
         "MessageForm",
         "MountedSensor",
-        "KernelSensor",
         "PythonSensor",
     ),
     # errors

@@ -16,7 +16,7 @@ from microsim.attachment import Run
 from microsim.engine.schedule import Command, Teleport, Transmission
 from microsim.errors import MissionError, ScenarioError
 from microsim.parts.missions import MissionPilot, fly_mission, load_mission
-from microsim.parts.missions.attachment import Flight
+from microsim.parts.missions.attachment import MissionRun
 from microsim.parts.missions.follower import FollowedPose, Follower, FollowerGoal, drive, fly
 from microsim.parts.missions.judge import DERIVED, TOPIC_VALUES, FieldPath, clearance_cells, is_met
 from microsim.parts.missions.mission_file import ACTIONS, EXPECTATIONS, Mission, is_mission
@@ -148,8 +148,8 @@ def test_a_packet_of_another_with_the_same_text_is_not_taken_for_ones_own() -> N
     assert outcome.sim.state("third").x > 5.0
 
 
-def flight_in(runner: Runner, mission: Any) -> Flight:
-    return Flight(mission, Run(runner))
+def flight_in(runner: Runner, mission: Any) -> MissionRun:
+    return MissionRun(mission, Run(runner))
 
 
 @pytest.mark.parametrize(("rtf", "wall_s"), [(1.0, 5.0), (2.0, 4.0)])

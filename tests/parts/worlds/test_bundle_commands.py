@@ -253,6 +253,13 @@ def test_info_tells_what_is_in_a_bundle(here):
         run("bundle", "info", "ovla")
 
 
+def test_info_prints_no_origin_that_is_not_known(here):
+    assert json.loads(run("bundle", "info", "street", "--json"))["origin_wgs84"] == []
+    (line,) = (line for line in run("bundle", "info", "street").splitlines() if line.startswith("origin wgs84"))
+    assert line.split()[2:] == ["not", "known"]
+    assert "35.6586, 139.745, 40" in run("bundle", "info", "oval")
+
+
 def test_info_counts_overlapping_polygons_once(here):
     folder = small_bundle(here / "small")
 
