@@ -246,6 +246,8 @@ def _actors(context: SensorContext) -> Callable[[], tuple[SplatActor, ...]]:
     known = {name: (context.shared["splats", each.key], each.origin) for name, each in own.items()}
 
     def now() -> tuple[SplatActor, ...]:
+        if not known:  # so it is in batches
+            return ()
         assert context.physics is not None
         places = ((*each, context.physics.motions[name]) for name, each in known.items())
         return tuple(SplatActor(it, mounted_at(at, origin), turned(at, _UNTURNED)) for it, origin, at in places)
