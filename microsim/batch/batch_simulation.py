@@ -101,6 +101,7 @@ class BatchSimulation:
             with plugin_errors(f"robot {name}", type(settings)):
                 self._robots[name] = RobotColumns(make[0], name, *make[1:])
         self.fleets = self.loops.table(np.concatenate([robot.row for robot in self._robots.values()]))
+        self.needs_tick: list[bool] = []  # of each robot, as it is in `fleets`
         self.has_checked = any(robot.has_checked for robot in self._robots.values())
         self.contacts = self._make_contacts()
         self._faults = faults_in_ticks(self.scenario, self.clock)

@@ -65,7 +65,9 @@ class HostLoops:
 
     def move(self, batch: BatchSimulation, ticks: int, begin: int, end: int) -> None:
         """All robots of these worlds, and what they touch."""
-        batch.fleets["needs_tick"] = [robot.needs_tick for robot in batch.movers]
+        needs_tick = [robot.needs_tick for robot in batch.movers]
+        if needs_tick != batch.needs_tick:
+            batch.fleets["needs_tick"] = batch.needs_tick = needs_tick
         contacts, shared = (batch.contacts.address, batch.contacts.marks_size), batch.ground.is_shared
         rows = kernels.move(batch.fleets, shared, *contacts, batch.tick, ticks, begin, end)
         if not batch.has_checked:
