@@ -115,7 +115,8 @@ class SplatFile(Model):
     """Gaussians that are a robot's own; `splats: FILE` is short for `splats: {file: FILE}`."""
 
     file: str = Field(
-        min_length=1, description="3DGS .ply, .splat or .spz: x ahead, z up, origin on the ground below its centre."
+        min_length=1,
+        description="3DGS .ply, .splat, .spz or .sog: x ahead, z up, origin on the ground below its centre.",
     )
     shadow: Switch = Field(True, description="Whether it casts a shadow in splat images.")
     sha256: str | None = Field(
