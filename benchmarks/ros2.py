@@ -172,7 +172,7 @@ def _without_gates() -> list[Result]:
             took = self.clock.now() - before
             if self.listeners.want_timing:
                 self.listeners.timing(took, self.lateness_s)
-            self.hand_out(messages)
+            self.publish(messages)
 
     seconds: dict[bool, list[float]] = {True: [], False: []}
     for turn in range(20):

@@ -50,10 +50,10 @@ def _frame_us() -> float:
     runner = _demo()
     collector = FrameCollector(runner)
     collector.scene()
-    runner.listen(messages=collector.tap)
+    runner.listen(messages=collector.on_messages)
     times = []
     for _ in range(300):
-        runner.hand_out(runner.sim.step(2))
+        runner.publish(runner.sim.step(2))
         start = time.perf_counter()
         collector.frame()
         times.append(time.perf_counter() - start)

@@ -19,7 +19,7 @@ from microsim.bundle import load_bundle
 from microsim.parts.view.web.interface import PageOptions
 from microsim.parts.worlds.capture.capture_world import CaptureOptions, build_capture, write_capture
 from microsim.parts.worlds.editor import WorldEditor
-from microsim.parts.worlds.world_edits import WorldEdits
+from microsim.parts.worlds.edits import WorldEdits
 from tests.browser_support import ARGUMENTS, CHROMIUM
 
 OUT = Path(__file__).parent / "_static" / "editor.webp"

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module  # of the viewer, which is above this and often not needed
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from microsim.display import display
 from microsim.engine.components import RobotModel, X, Z
 from microsim.engine.digest_chain import digest_chain
 from microsim.engine.faults import Health
@@ -113,7 +113,7 @@ class Simulation:
         return f"<Simulation {self.scenario.name!r}, seed {self.seed}, tick {self.tick} ({time_s:.3f} s): {robots}>"
 
     def _repr_html_(self) -> str:
-        return str(import_module("microsim.parts.view.notebook").html_of(self))
+        return display().html_of(self)
 
     def show(self, block: bool | None = None, open_browser: bool | None = None, port: int = 8080) -> Any:
         """Open the web viewer of this simulation (extra `view`); in a notebook, inline.
@@ -121,7 +121,7 @@ class Simulation:
         In a script it runs in real time until Ctrl-C. In a Python shell or notebook it returns at once: the page then
         follows `sim.step()`, and the returned view's `run()` runs in real time. `block` decides otherwise.
         """
-        return import_module("microsim.parts.view.live_view").show(self, block, open_browser, port)
+        return display().show(self, block, open_browser, port)
 
     # ---- running ---------------------------------------------------------------------------------------------
 

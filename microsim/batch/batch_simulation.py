@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib import import_module  # of pictures for notebooks, which are made above this
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from microsim.batch.device_choice import choose_loops
 from microsim.batch.instrument_columns import sensor_columns
 from microsim.batch.robot_columns import RobotColumns
 from microsim.batch.sensor_columns import BatchContext, KernelColumns, SensorColumns, why_not
+from microsim.display import display
 from microsim.engine.components import X, Z
 from microsim.engine.contact_tables import Contacts, Mover
 from microsim.engine.delay_line import DelayLine
@@ -117,7 +117,7 @@ class BatchSimulation:
         return f"<BatchSimulation {self.scenario.name!r}, {where}: {robots}; {sensors}>"
 
     def _repr_html_(self) -> str:
-        return str(import_module("microsim.parts.view.notebook").html_of(self))
+        return display().html_of(self)
 
     @property
     def movers(self) -> list[RobotColumns]:

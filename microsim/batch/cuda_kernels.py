@@ -19,7 +19,7 @@ from microsim.batch.kernels import STEP
 from microsim.engine import calls, compiled_tick, contacts, exact, motion, noise, random_layout, records, robot_loops
 from microsim.engine.columns import Names, column_at
 from microsim.engine.compiled_tick import WINDOW
-from microsim.engine.components import COMMON
+from microsim.engine.components import state_at
 from microsim.engine.contacts import CONTACTS, MOVER, PATH
 from microsim.engine.motion import SENSOR_FIELDS
 from microsim.engine.records import Records, record_at, record_room, records_at, records_room
@@ -39,8 +39,8 @@ _lay_out, _mix, _sincos = random_layout.lay_out, noise.mix, exact.sincos
 _remember, _settle_contacts, _table_address = contacts.remember, contacts.settle, calls.table_address
 _begin_tick_of, _is_quiet, _touched_bits = contacts.begin_tick_of, contacts.is_quiet, contacts.touched_bits
 _fleet_at, _fleets_at, _float_grid_in = robot_loops.fleet_at, records_at(FLEET), records.float_grid_in
-_contacts_at, _contacts_room, _state_at = record_at(CONTACTS), record_room(CONTACTS), column_at(COMMON)
-_movers_at, _movers_room, _paths_room = records_at(MOVER), records_room(MOVER), records_room(PATH)
+_contacts_at, _contacts_room, _state_at = record_at(CONTACTS), record_room(CONTACTS), state_at
+_movers_room, _paths_room = records_room(MOVER), records_room(PATH)
 _address_of_record = records.address_of_record
 
 

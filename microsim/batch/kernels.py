@@ -14,6 +14,7 @@ import numpy.typing as npt
 from microsim.engine import calls as _calls
 from microsim.engine import (
     compiled_tick,
+    components,
     exact,
     geometry,
     motion,
@@ -30,14 +31,11 @@ from microsim.engine.calls import (
     MANY_READING,
     MANY_ROWS,
     MANY_SETTINGS,
-    TRACE,
     Scene,
 )
-from microsim.engine.columns import column_at
 from microsim.engine.compiled import inlined, kernel, threaded_kernel
 from microsim.engine.compiled_tick import WINDOW
-from microsim.engine.components import COMMON
-from microsim.engine.contacts import CONTACTS, PATH
+from microsim.engine.contacts import PATH
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.records import ADDRESS, RANGE, Record, Records, record
 
@@ -45,10 +43,10 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 
 _call, _copy, _invoke, _is_within = _calls.call, _calls.copy, compiled_tick.invoke, compiled_tick.is_within
 _floats_at, _integers_at, _singles_at = _calls.floats_at, _calls.integers_at, _calls.singles_at
-_table_address, _float_grid_at = _calls.table_address, _calls.float_grid_at
+_table_address = _calls.table_address
 _address_of_record, _float_grid_in = records.address_of_record, records.float_grid_in
-_contacts_at, _fleet_at = records.record_at(CONTACTS), robot_loops.fleet_at
-_state_at, _trace_at, _motions_at = column_at(COMMON), column_at(TRACE), motion.motions_at
+_contacts_at, _fleet_at = _contacts.contacts_at, robot_loops.fleet_at
+_state_at, _trace_at, _motions_at = components.state_at, components.trace_at, motion.motions_at
 _calls_at, _windows_at = records.records_at(CALL), records.records_at(WINDOW)
 _observe_one, _observe_place, _level_place = motion.observe_one, motion.observe_place, motion.level_place
 _ground_height = geometry.ground_height
@@ -60,7 +58,7 @@ _last_until = multiples.last_until
 _remember, _settle, _find_quiet = _contacts.remember, _contacts.settle, _contacts.find_quiet
 _note_distance = robot_loops.note_distance
 
-_TRACE_ROWS, _COMMON, _UPRIGHT = len(TRACE), len(COMMON), robot_loops.UPRIGHT
+_TRACE_ROWS, _COMMON, _UPRIGHT = len(components.TRACE), components.COMMON_ROWS, robot_loops.UPRIGHT
 _FEW = 8  # fewer columns than these are moved one by one
 _AHEAD = 512  # worlds that run ahead together: what is kept of them stays in the processor's second cache
 

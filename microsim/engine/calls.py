@@ -91,9 +91,6 @@ _CELL, _WEST, _SOUTH, _DT, _PLANE = range(16, 21)
 SCENE_COLUMNS = 21
 PLANE_SIZE = 12
 
-# rows of a trace, with a column per robot: where it was, and the square of how far from there it ever was since [m^2]
-TRACE = "x", "y", "z", "farthest"
-
 call_at = record_at(CALL)
 
 

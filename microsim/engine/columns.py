@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numba.core.config
 import numpy as np
+from numba import typeof
 from numba.core import cgutils, extending, types
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import (
@@ -95,9 +96,9 @@ def _plain_clear(column: Column) -> None:
 
 
 class _ColumnType(types.Type):
-    def __init__(self, names: Names) -> None:
-        self.names = names
-        super().__init__(f"Column({', '.join(names)})")
+    def __init__(self, names: Names, number: Any = types.float64) -> None:
+        self.names, self.number = names, number
+        super().__init__(f"Column({', '.join(names)}) of {number}")
 
 
 @register_model(_ColumnType)
@@ -110,7 +111,7 @@ class _ColumnModel(models.StructModel):  # type: ignore[misc]
 
 @typeof_impl.register(PlainColumn)  # type: ignore[untyped-decorator]
 def _type_of(column: Any, context: Any) -> Any:
-    return _ColumnType(column._names)
+    return _ColumnType(column._names, typeof(column._numbers).dtype)
 
 
 @unbox(_ColumnType)  # type: ignore[untyped-decorator]
@@ -127,13 +128,13 @@ class _ColumnRows(AttributeTemplate):  # type: ignore[misc]
     key = _ColumnType
 
     def generic_resolve(self, kind: Any, name: str) -> Any:
-        return types.float64 if name in kind.names else None
+        return kind.number if name in kind.names else None
 
 
 def _row(context: Any, builder: Any, kind: Any, column: Any, number: Any) -> Any:
     parts = cgutils.create_struct_proxy(kind)(context, builder, value=column)
     place = builder.gep(parts.first, [builder.mul(parts.step, number)])
-    return builder.bitcast(place, context.get_value_type(types.float64).as_pointer())
+    return builder.bitcast(place, context.get_value_type(kind.number).as_pointer())
 
 
 def _named(context: Any, builder: Any, kind: Any, column: Any, name: str) -> Any:
@@ -148,8 +149,9 @@ def _read(context: Any, builder: Any, kind: Any, column: Any, name: str) -> Any:
 @lower_setattr_generic(_ColumnType)  # type: ignore[untyped-decorator]
 def _write(context: Any, builder: Any, signature: Any, args: Any, name: str) -> None:
     column, value = args
-    number = context.cast(builder, value, signature.args[1], types.float64)
-    builder.store(number, _named(context, builder, signature.args[0], column, name))
+    kind = signature.args[0]
+    number = context.cast(builder, value, signature.args[1], kind.number)
+    builder.store(number, _named(context, builder, kind, column, name))
 
 
 def _made(context: Any, builder: Any, kind: Any, first: Any, step: Any) -> Any:
@@ -179,14 +181,15 @@ def _both(typed: Any, plain: Any) -> Any:
 @cache
 def column_at(names: Names) -> Any:
     """(array, i) -> column i of an array of numbers with a row for each of these names."""
-    kind = _ColumnType(names)
 
     def typed(typing: Any, array: Any, number: Any) -> Any:
+        kind = _ColumnType(names, array.dtype)
+
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             given = context.make_array(signature.args[0])(context, builder, args[0])
             rows, columns = cgutils.unpack_tuple(builder, given.strides)
             if array.layout == "C":  # columns are side by side: with that, loops over them turn into SIMD
-                columns = context.get_constant(types.intp, 8)
+                columns = context.get_constant(types.intp, array.dtype.bitwidth // 8)
             data = builder.bitcast(given.data, context.get_value_type(types.voidptr))
             return _made(context, builder, kind, builder.gep(data, [builder.mul(columns, args[1])]), rows)
 
@@ -198,13 +201,14 @@ def column_at(names: Names) -> Any:
 @cache
 def column_in(names: Names) -> Any:
     """(numbers) -> the column that they are."""
-    kind = _ColumnType(names)
 
     def typed(typing: Any, numbers: Any) -> Any:
+        kind, size = _ColumnType(names, numbers.dtype), numbers.dtype.bitwidth // 8
+
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             given = context.make_array(signature.args[0])(context, builder, args[0])
             (step,) = cgutils.unpack_tuple(builder, given.strides)
-            step = context.get_constant(types.intp, 8) if numbers.layout == "C" else step
+            step = context.get_constant(types.intp, size) if numbers.layout == "C" else step
             return _made(context, builder, kind, given.data, step)
 
         return kind(numbers), code
@@ -233,7 +237,7 @@ def _number_of(typing: Any, column: Any, row: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.load(_row(context, builder, signature.args[0], args[0], args[1]))
 
-    return types.float64(column, types.intp), code
+    return column.number(column, types.intp), code
 
 
 def _clear(typing: Any, column: Any) -> Any:
@@ -241,7 +245,7 @@ def _clear(typing: Any, column: Any) -> Any:
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         for name in column.names:
-            builder.store(context.get_constant(types.float64, 0.0), _named(context, builder, column, args[0], name))
+            builder.store(context.get_constant(column.number, 0), _named(context, builder, column, args[0], name))
         return context.get_dummy_value()
 
     return types.void(column), code

@@ -45,8 +45,7 @@ _copy, _call, _room, _table_address = _calls.copy, _calls.call, _calls.room, _ca
 _floats_at, _singles_at, _words_at, _integers_at, _bytes_at = (
     _calls.floats_at, _calls.singles_at, _calls.words_at, _calls.integers_at, _calls.bytes_at,
 )  # fmt: skip
-_address_of_record, _floats_in, _integers_in = _records.address_of_record, _records.floats_in, _records.integers_in
-_integer_grid_in = _records.integer_grid_in
+_address_of_record, _floats_in = _records.address_of_record, _records.floats_in
 _place_of, _motion_in = _motion.place_of, _motion.motion_in
 _delay_at, _pop_due, _next_leaving = _delay_line.delay_at, _delay_line.pop_due, _delay_line.next_leaving
 _sampled_at, _count_in, _keep_motion = _delay_line.sampled_at, _delay_line.count_in, _delayed_readings.keep_motion
@@ -91,8 +90,8 @@ TICK = record(  # what a tick works on
 
 outputs_in, calls_in, slots_in, windows_in = (records_in(each) for each in (OUTPUT, CALL, SLOT, WINDOW))
 _outputs_in, _calls_in, _slots_in, _windows_in = outputs_in, calls_in, slots_in, windows_in
-_tick_at, _delayed_at = record_at(TICK), record_at(DELAYED)
-_MOTION_BYTES = _delayed_readings.MOTION_BYTES
+tick_at, _delayed_at = record_at(TICK), record_at(DELAYED)
+_tick_at, _MOTION_BYTES = tick_at, _delayed_readings.MOTION_BYTES
 
 
 @kernel

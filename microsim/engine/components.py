@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from microsim.engine.columns import column_at, column_from, column_in
 from microsim.engine.geometry import Vector
 
 # Every robot's state is a column of numbers that begins with these, so that sensors need not know its model. Position
@@ -22,7 +23,12 @@ COMMON = (
     "touching",  # how many things it touches now
 )
 
-# Their rows, for those who look at states as arrays; kernels use names.
+state_at, state_in, state_from = column_at(COMMON), column_in(COMMON), column_from(COMMON)
+
+TRACE = "x", "y", "z", "farthest"  # where a robot was, and the square of how far from there it ever was since [m^2]
+trace_at = column_at(TRACE)
+
+# Rows of a state, for those who look at it as an array; kernels use names.
 X, Y, Z, YAW, VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW_RATE = range(8)
 ACCELERATION_X, ACCELERATION_Y, ACCELERATION_Z, ROLL, PITCH, ROLL_RATE, PITCH_RATE = range(8, 15)
 CONTACTS, TOUCHING = COMMON.index("contacts"), COMMON.index("touching")

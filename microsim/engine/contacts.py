@@ -17,14 +17,14 @@ import numpy.typing as npt
 
 from microsim.engine import bodies as _bodies
 from microsim.engine import calls as _calls
+from microsim.engine import components as _components
 from microsim.engine import exact, geometry
 from microsim.engine import records as _records
 from microsim.engine import world as _world
 from microsim.engine.bodies import BODY, BOX, CYLINDER, MATRIX, POSE, SOLID, TRIANGLE
-from microsim.engine.calls import TRACE, Scene
-from microsim.engine.columns import Column, column_at, column_from
+from microsim.engine.calls import Scene
+from microsim.engine.columns import Column
 from microsim.engine.compiled import kernel
-from microsim.engine.components import COMMON
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.records import (
     ADDRESS,
@@ -74,6 +74,7 @@ OUTLINE_SIZE = OUTLINE.itemsize // 8
 PLACE = record(x=float, y=float, is_there=float)  # of an obstacle's middle
 HEIGHTS = record(ceiling=float, lowest=float)  # above the first [m] there is no obstacle, below the second no ground
 CORNERS = record(corners=MATRIX)  # of a triangle
+_CORNERS_BYTES = CORNERS.itemsize
 BUCKETS = record(  # a mesh, by squares of the ground
     triangles=ADDRESS,
     starts=SPAN,  # where those of a square begin in `items`, rows from the south
@@ -118,10 +119,10 @@ _contacts_at = contacts_at
 _movers_in, _paths_at, _outlines_at, _places_at = (
     records_in(MOVER), records_at(PATH), records_at(OUTLINE), records_at(PLACE),
 )  # fmt: skip
-_triangles_at, _heights_at, _events_in = record_at(CORNERS), record_at(HEIGHTS), records_in(EVENT)
+_triangle_at, _heights_at, _events_in = record_at(CORNERS), record_at(HEIGHTS), records_in(EVENT)
 _kinds_in, _integers_in = grid_in(np.uint8), _records.integers_in
 _pose_room, _solid_room = record_room(POSE), record_room(SOLID)
-_state_at, _state_from, _trace_at = column_at(COMMON), column_from(COMMON), column_at(TRACE)
+_state_from, _trace_at = _components.state_from, _components.trace_at
 _first_touch, _meets, _pose_between, _put_box = (
     _bodies.first_touch, _bodies.meets, _bodies.pose_between, _bodies.put_box,
 )  # fmt: skip
@@ -191,13 +192,13 @@ def settle(c: Record, world: int, tick: int, paths: Records, marks: Integers) ->
 
 
 @kernel
-def find_quiet(table: int, first: int, traces: Array, reach: Array, quiet: Integers) -> None:
+def find_quiet(address: int, first: int, traces: Array, reach: Array, quiet: Integers) -> None:
     """Worlds first … in which `settle` would have left every robot alone in all of some ticks: 1 in `quiet`, else 0.
 
-    traces (robots, len(TRACE), len(quiet) or more): where they were, and how far from there at the most. Nothing is so
+    traces (robots, 4, len(quiet) or more): where they were, and how far from there at the most. Nothing is so
     near. For loops that run ahead: they need not look at every tick. reach: room as wide to work in.
     """
-    c, count = _contacts_at(table), quiet.shape[0]
+    c, count = _contacts_at(address), quiet.shape[0]
     quiet[:] = c.has_bodies
     movers = _movers_in(c.movers)
     for r in range(movers.shape[0]):
@@ -545,7 +546,7 @@ def _past_mesh(c: Record, r: int, world: int, path: Record, marks: Integers, lim
     for j in range(int(max(v - far, 0.0)), int(min(v + far, mesh.rows - 1.0)) + 1):
         for i in range(int(max(u - far, 0.0)), int(min(u + far, mesh.columns - 1.0)) + 1):
             for k in range(starts[j * mesh.columns + i], starts[j * mesh.columns + i + 1]):
-                p = _triangles_at(mesh.triangles + CORNERS_BYTES * items[k]).corners
+                p = _triangle_at(mesh.triangles + _CORNERS_BYTES * items[k]).corners
                 if _is_beside(p, x, y, reach, low, high):
                     continue
                 for corner in range(3):
@@ -553,9 +554,6 @@ def _past_mesh(c: Record, r: int, world: int, path: Record, marks: Integers, lim
                         solid.corners[corner, axis] = p[corner, axis]
                 limit = _touch(c, r, world, solid, MESH, 0, path, marks, limit)
     return limit
-
-
-CORNERS_BYTES = CORNERS.itemsize
 
 
 @kernel

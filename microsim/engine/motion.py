@@ -7,7 +7,7 @@ from typing import TypeAlias
 from microsim.engine import exact
 from microsim.engine.columns import Column, column_at, column_in
 from microsim.engine.compiled import inlined, kernel, plain
-from microsim.engine.components import COMMON
+from microsim.engine.components import state_at
 from microsim.engine.geometry import Array, Vector
 
 _sincos = exact.sincos
@@ -38,8 +38,8 @@ MOTION = (
     *("z_forward", "z_left", "z_up"),
     *("place_x", "place_y", "place_z"),
 )
-motion_in, motions_at, _state_at = column_in(MOTION), column_at(MOTION), column_at(COMMON)
-_motion_in = motion_in
+motion_in, motions_at = column_in(MOTION), column_at(MOTION)
+_motion_in, _state_at = motion_in, state_at
 
 
 @kernel

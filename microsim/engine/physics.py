@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from microsim.engine.bodies import Body
 from microsim.engine.calls import PLANE_SIZE, BrokenKernelError, Rows, call_now, has_checked, raise_broken, scene_row
-from microsim.engine.columns import column_at, column_in
-from microsim.engine.components import COMMON, RobotModel
+from microsim.engine.components import RobotModel, state_at, state_in
 from microsim.engine.contact_tables import Contacts, Mover
 from microsim.engine.exact import wrap_angle
 from microsim.engine.geometry import Array
@@ -20,8 +19,6 @@ from microsim.engine.robot_loops import FLEET, advance_address, settle_address
 from microsim.engine.tick import COPY, ROBOTS, look, move
 from microsim.engine.world import World
 from microsim.engine.world_arrays import WorldArray
-
-_state_at, _state_in = column_at(COMMON), column_in(COMMON)
 
 
 @dataclass
@@ -163,7 +160,7 @@ class Physics:
 
     def distance(self, first: str, second: str) -> float:
         (a, i), (b, j) = self.home[first], self.home[second]
-        one, two = _state_at(a.state, i), _state_at(b.state, j)
+        one, two = state_at(a.state, i), state_at(b.state, j)
         dx, dy, dz = one.x - two.x, one.y - two.y, one.z - two.z
         return float(np.sqrt(dx * dx + dy * dy + dz * dz))
 
@@ -189,7 +186,7 @@ def put(model: RobotModel, column: Array, world: World, x: float, y: float, z: f
 
     Not so the age of its command, since an old one would come to life again, and the number of its contacts.
     """
-    robot, age = _state_in(column), model.age_row
+    robot, age = state_in(column), model.age_row
     contacts, ticks = robot.contacts, None if age is None else column[age]
     column[:] = 0.0
     robot.contacts = contacts

@@ -248,4 +248,4 @@ else:
 
 records_at, records_in = array_at, array_in
 floats_in, integers_in, bytes_in = array_in(np.float64), array_in(np.int64), array_in(np.uint8)
-float_grid_in, integer_grid_in = grid_in(np.float64), grid_in(np.int64)
+float_grid_in = grid_in(np.float64)

@@ -13,10 +13,10 @@ import numpy as np
 
 from microsim.engine import calls as _calls
 from microsim.engine import records as _records
-from microsim.engine.calls import TRACE, entry_address, kept_address, plain_record_at
+from microsim.engine.calls import entry_address, kept_address, plain_record_at
 from microsim.engine.columns import Column, column_at
 from microsim.engine.compiled import inlined
-from microsim.engine.components import COMMON, RobotModel
+from microsim.engine.components import COMMON, RobotModel, state_at, trace_at
 from microsim.engine.geometry import Array, ground_height
 from microsim.engine.records import ADDRESS, GRID, record, record_at
 
@@ -37,11 +37,11 @@ FLEET = record(
     tick=int,
     ticks=int,
     many=ADDRESS,  # the function for many columns; 0: none
-    traces=GRID,  # what that notes: `TRACE`
+    traces=GRID,  # what that notes: `components.TRACE`
 )
 _copy, _address = _calls.copy, _calls.table_address
 fleet_at = record_at(FLEET)
-_state_at, _trace_at = column_at(COMMON), column_at(TRACE)
+_state_at, _trace_at = state_at, trace_at
 scene_at, integers_at, floats_at, float_grid_in = (
     _calls.scene_at, _calls.integers_at, _calls.floats_at, _records.float_grid_in,
 )  # fmt: skip

@@ -18,8 +18,8 @@ from microsim.engine import multiples as _multiples
 from microsim.engine import records as _records
 from microsim.engine.calls import Rows
 from microsim.engine.compiled import kernel
-from microsim.engine.compiled_tick import DIGEST_BYTES, TICK
-from microsim.engine.contacts import CONTACTS
+from microsim.engine.compiled_tick import DIGEST_BYTES
+from microsim.engine.contacts import contacts_at
 from microsim.engine.geometry import Grid
 from microsim.engine.motion import FIELDS
 from microsim.engine.records import ADDRESS, SPAN, record, record_at, records_in
@@ -34,7 +34,7 @@ _calls_in, _windows_in, _outputs_in = _compiled_tick.calls_in, _compiled_tick.wi
 _address_of_record, _float_grid_in, _integers_in = (
     _records.address_of_record, _records.float_grid_in, _records.integers_in,
 )  # fmt: skip
-_tick_at, _robots_at, _contacts_at = record_at(TICK), record_at(ROBOTS), record_at(CONTACTS)
+_tick_at, _robots_at, _contacts_at = _compiled_tick.tick_at, record_at(ROBOTS), contacts_at
 _fleets_in, _copies_in = records_in(FLEET), records_in(COPY)
 _observe, _multiple = _motion.observe, _multiples.multiple
 

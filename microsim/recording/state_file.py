@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import struct
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
@@ -41,6 +40,7 @@ from microsim.scenario.live_changes import first_difference
 from microsim.sensors.plugin import PluginState
 from microsim.sensors.sensor import SensorContext
 from microsim.simulation import Simulation, Snapshot
+from microsim.timeline import Timeline
 from microsim.version import __version__
 
 MAGIC = b"MICROSIM STATE\n"
@@ -366,45 +366,41 @@ class History:
         if not (0.0 < every_s <= span_s <= 86_400.0):
             raise UsageError(f"a history spans from {every_s:g} s to a day; found {span_s:g} s")
         self.span_s, self.every_s = span_s, every_s
-        self._ring: deque[tuple[int, Snapshot]] = deque()
-        self._next = 0  # tick
+        self._past: Timeline[None] = Timeline()
 
     def attach(self, runner: Runner) -> None:
         """Look after each portion of ticks, and let portions be no longer than the interval."""
-        runner.listen(messages=lambda messages: self.look(runner.sim), restarts=self._begin, every_s=self.every_s)
-
-    def _begin(self, sim: Simulation) -> None:
-        self._ring.clear()
-        self._next = sim.tick
+        runner.listen(
+            messages=lambda messages: self.look(runner.sim),
+            restarts=lambda sim: self._past.clear(),
+            every_s=self.every_s,
+        )
 
     def look(self, sim: Simulation) -> None:
         """Take a snapshot if it is time for one."""
-        if self._ring and sim.tick < self._ring[-1][0]:  # gone back in time, with or without a runner
-            self._begin(sim)
-        if sim.tick < self._next:
-            return
-        self._ring.append((sim.tick, sim.snapshot()))
-        self._next = sim.tick + max(1, round(self.every_s / sim.clock.dt))
-        oldest = sim.tick - round(self.span_s / sim.clock.dt)
-        while len(self._ring) > 1 and self._ring[1][0] <= oldest:
-            self._ring.popleft()
+        newest = self._past.newest
+        if newest is not None and sim.tick < newest:  # gone back in time, with or without a runner
+            self._past.clear()
+        if self._past.is_due(sim.tick, max(1, round(self.every_s / sim.clock.dt))):
+            self._past.keep(sim, None)
+            self._past.drop_before(sim.tick - round(self.span_s / sim.clock.dt))
 
     @property
     def ticks(self) -> list[int]:
         """At which there is a snapshot, oldest first."""
-        return [tick for tick, _ in self._ring]
+        return self._past.ticks
 
     def at(self, tick: int) -> Snapshot:
         """The latest snapshot not after this tick."""
-        found = [snapshot for at, snapshot in self._ring if at <= tick]
-        if not found:
-            kept = f"it goes back to tick {self._ring[0][0]}" if self._ring else "it is empty"
+        found = self._past.before(tick)
+        if found is None:
+            kept = f"it goes back to tick {self.ticks[0]}" if self.ticks else "it is empty"
             raise UsageError(f"the history contains nothing before tick {tick}: {kept}")
-        return found[-1]
+        return found.snapshot
 
     def save(self, folder: Path) -> list[Path]:
         """Every snapshot as a file, named by its tick."""
-        paths = {folder / f"tick_{tick:09d}{SUFFIX}": snapshot for tick, snapshot in self._ring}
+        paths = {folder / f"tick_{each.tick:09d}{SUFFIX}": each.snapshot for each in self._past.moments}
         for path, snapshot in paths.items():
             save_state(path, snapshot)
         return list(paths)

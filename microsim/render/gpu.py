@@ -61,13 +61,17 @@ def _defines() -> str:
         "EXTENT_MARGIN": sorting.EXTENT_MARGIN,
         "TILE_MARGIN_PX": sorting.MARGIN_PX,
         **dict(zip(("SUN_X", "SUN_Y", "SUN_Z"), robot_models.SUN, strict=True)),
-        **{name: getattr(robot_models, name) for name in ("SHADE", "SOFT_M", "SOFT_LENGTH_M", "OWN_M", "LOW_M")},
+        **{
+            name: getattr(robot_models, name)
+            for name in ("SHADE", "SOFT_M", "SOFT_LENGTH_M", "OWN_M", "LOW_M", "ON_GROUND_M", "FALLING")
+        },
         "TINY": screen.TINY,
     }
     assert (splat.TILE, splat.CHUNK, activation.GEOMETRY, projection.FOOTPRINT) == (16, 256, 12, 20)
     lines = [f"#define {name} ({_float(value)})" for name, value in floats.items()]
     lines += [f"#define {name} ({float(value).hex()})" for name, value in doubles.items()]
     lines += [f"#define {name} {getattr(blending, name)}" for name in ("NOTHING", "THING", "SPLATS")]
+    lines.append(f"#define GROUND_STEPS {robot_models.GROUND_STEPS}")
     return "\n".join(lines)
 
 
@@ -267,7 +271,9 @@ class GpuRenderer:
         if shadows is not None:
             bodies = cupy.asarray(shadows.bodies), np.int32(shadows.bodies.shape[0])
             view = cupy.asarray(shot.pose), self._kept(shadows.rays), *bodies
-            self._kernels["shade"]((blocks,), (256,), (*view, np.int32(height * width), depths, image))
+            heights, *place = shadows.ground
+            ground = self._kept(heights), *map(np.int32, heights.shape[::-1]), *map(np.float64, place)
+            self._kernels["shade"]((blocks,), (256,), (*view, np.int32(height * width), depths, owners, *ground, image))
         return found
 
     def _kept(self, table: Any) -> Any:

@@ -15,12 +15,12 @@ import numpy as np
 from microsim.engine.geometry import Array, Grid, Vector
 from microsim.engine.world import OBSTACLE, PALETTE, Shape, World
 from microsim.render import fisheye
-from microsim.render.drawing import Image, Instances, coloured, draw, draw_bodies, number_obstacles
+from microsim.render.drawing import Image, Instances, Solids, coloured, draw, draw_bodies, number_obstacles
 from microsim.render.image_noise import NoiseParts
 from microsim.render.palette_frame import DrawnParts, FrameTable
 from microsim.render.relief import relief_depths, world_terrain
 from microsim.render.screen import Rays, ScreenIndex, cut_to, screen_index, tile_outlines
-from microsim.render.shapes import NO_SHAPES, painted_alone, tabulate
+from microsim.render.shapes import NO_SHAPES, Shapes, painted_alone, tabulate
 
 Rotation: TypeAlias = tuple[Vector, Vector, Vector]  # rows of the matrix from the optical to the map frame
 
@@ -255,6 +255,15 @@ class Renderer:
         room = np.empty((2, self.model.width))
         with np.errstate(all="ignore"):
             number_obstacles(self._pose, self._rays, self._shapes, self._obstacles, first, room, self._depths, numbers)
+
+    def number_solids(self, numbers: Solids) -> Shapes:
+        """Which standing shape is seen in the pixels of the last frame that has depths, from 1; 0: none."""
+        count = self._shapes.table.shape[0] - self._shapes.painted
+        room, found = np.empty((2, self.model.width)), np.zeros(numbers.shape, np.uint16)
+        with np.errstate(all="ignore"):
+            number_obstacles(self._pose, self._rays, self._shapes, count, 1, room, self._depths, found)
+        numbers[:] = found
+        return self._shapes
 
     def depths(self, position: Vector, rotation: Rotation) -> Array:
         """(h, w) [m] depth along the optical axis of what each pixel sees, inf in the sky. Reused by the next call."""

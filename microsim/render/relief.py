@@ -66,6 +66,22 @@ class Surface(NamedTuple):
     south: float  # [m] where the first row begins
 
 
+class Ground(NamedTuple):
+    """Heights as `geometry.ground_height` takes them."""
+
+    elevation: Array  # (ny, nx) [m], float64
+    cell_m: float
+    west: float
+    south: float
+
+
+NO_GROUND = Ground(np.full((1, 1), np.nan), 1.0, 0.0, 0.0)
+
+
+def ground_of(world: World) -> Ground:
+    return Ground(world.elevation.astype(np.float64), float(world.cell_m), float(world.west), float(world.south))
+
+
 class Terrain(NamedTuple):
     """The ground prepared for drawing."""
 

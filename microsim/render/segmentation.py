@@ -16,15 +16,16 @@ from microsim.engine import geometry
 from microsim.engine.compiled import kernel
 from microsim.engine.geometry import Array, Grid, Vector
 from microsim.engine.world import CLASS_NAMES, FIRST_OBSTACLE, PALETTE, TARGET, Shape, World
-from microsim.render.drawing import Instances, pixels_of_body
+from microsim.render.drawing import Instances, Solids, pixels_of_body
 from microsim.render.palette_camera import CameraModel, Renderer, Rotation
-from microsim.render.relief import Surface, class_at
+from microsim.render.relief import Ground, Surface, class_at, ground_of
 from microsim.render.robot_models import label_parts
 from microsim.render.screen import Pose, Rays, ScreenIndex, screen_index
 from microsim.render.splat.activation import Floats
 from microsim.render.splat.blending import SPLATS, Owners
 from microsim.render.splat.blending import THING as SIMULATED
 from microsim.render.splat.picture import Lens, Picture
+from microsim.render.surface_normals import normals_of_depths, normals_of_things
 
 _ground_height = geometry.ground_height
 
@@ -39,18 +40,8 @@ SEGMENT_COLOURS: Grid = np.array(
 
 NEAR_GROUND_M = 0.5  # splats up to so far above the ground, or from the geometry on their ray, are what is there
 CLEAR_IN_VOLUME_M = 0.1  # splats so far above the ground are part of what a volume holds
+NO_NORMALS: Floats = np.empty((0, 0, 3), np.float32)
 VOLUME_NUMBERS = 16  # a box as `screen.into_body` takes it, and the number of its instance
-
-
-class Ground(NamedTuple):
-    elevation: Array
-    cell_m: float
-    west: float
-    south: float
-
-
-def ground_of(world: World) -> Ground:
-    return Ground(world.elevation, world.cell_m, world.west, world.south)
 
 
 class Labels(NamedTuple):
@@ -59,6 +50,7 @@ class Labels(NamedTuple):
     classes: Grid  # (h, w)
     instances: Instances  # (h, w)
     depths: Array  # (h, w) [m] of what is seen along the optical axis; inf: nothing
+    normals: Floats  # (h, w, 3) in the optical frame; NaN: nothing is seen; (0, 0, 3): not wanted
 
 
 class InstanceNumbers(NamedTuple):
@@ -75,6 +67,7 @@ class Layer(NamedTuple):
     depths: Array
     classes: Grid
     instances: Instances
+    solids: Solids
 
 
 def with_roads(world: World) -> Grid:
@@ -85,14 +78,16 @@ def with_roads(world: World) -> Grid:
 class Segmenter:
     """Labels what a palette camera sees of one world; holds buffers, so one caller at a time."""
 
-    def __init__(self, world: World, model: CameraModel, has_roads: bool = True) -> None:
+    def __init__(self, world: World, model: CameraModel, has_roads: bool = True, has_normals: bool = False) -> None:
         surface = world.derived(with_roads) if has_roads else None
         self._renderer = Renderer(world, model, surface=surface, mesh_class=MESH)
         self._rays = model.rays()
         self._screen = screen_index(self._rays)
-        self._ground = ground_of(world)
+        self._ground = world.derived(ground_of)
         self._instances = np.empty((model.height, model.width), np.uint16)
         self._no_owners: Owners = np.zeros((model.height, model.width), np.uint16)
+        self._solids: Solids = np.zeros((model.height, model.width), np.int32)
+        self._normals = NormalImages((model.height, model.width)) if has_normals else None
 
     def show(self, obstacles: Sequence[Shape]) -> None:
         """From now on, of a world that differs from this one in its obstacles."""
@@ -102,29 +97,51 @@ class Segmenter:
         """parts: of the other robots. Objects may be in the mesh."""
         classes, depths = self._renderer.labels(position, rotation, None)
         self._renderer.number_obstacles(FIRST_OBSTACLE, self._instances)
+        shapes = None if self._normals is None else self._renderer.number_solids(self._solids)
         pose = np.array([*position, *rotation[0], *rotation[1], *rotation[2]])
         images = (depths, classes, self._instances)
         with np.errstate(all="ignore"):
-            label_parts(pose, self._rays, self._screen, parts, ROBOT, numbers.robots, *images)
+            label_parts(pose, self._rays, self._screen, parts, ROBOT, numbers.robots, *images, self._solids)
             label_sky(depths, classes)
             label_volumes(pose, self._rays, self._screen, self._ground, numbers.objects, self._no_owners, *images)
-        return Labels(classes, self._instances, depths)
+            if self._normals is None or shapes is None:
+                return Labels(classes, self._instances, depths, NO_NORMALS)
+            normals_of_things(pose, self._rays, depths, self._solids, shapes, parts, self._normals.own)
+            normals_of_depths(self._rays, depths.astype(np.float32), self._normals.found)
+        return Labels(classes, self._instances, depths, self._normals.merged(self._normals.own))
+
+
+class NormalImages:
+    """Room for the normals of a camera's image."""
+
+    def __init__(self, size: tuple[int, int], canvas: tuple[int, int] | None = None) -> None:
+        self.found: Floats = np.empty((*size, 3), np.float32)
+        self.own: Floats = np.empty((*(canvas or size), 3), np.float32)  # of things
+
+    def merged(self, own: Floats) -> Floats:
+        """Those of things, in their place before the others."""
+        return np.where(np.isnan(own), self.found, own)
 
 
 class SplatSegmenter:
     """Labels what a splat camera's pictures show; holds buffers, so one caller at a time."""
 
-    def __init__(self, world: World, model: CameraModel, lens: Lens, things: Renderer) -> None:
+    def __init__(
+        self, world: World, model: CameraModel, lens: Lens, things: Renderer, has_normals: bool = False
+    ) -> None:
         """`things` draws what stands in the world in the camera's pictures, on the canvas of its lens."""
         self._scene = Renderer(world, model, surface=world.derived(with_roads), mesh_class=MESH, has_solids=False)
         self._rays, self._screen = model.rays(), screen_index(model.rays())
         self._things = things
         self._thing_rays, self._thing_screen = lens.canvas.rays(), screen_index(lens.canvas.rays())
         self._places = places_on_canvas(lens)
-        self._ground = ground_of(world)
+        self._ground = world.derived(ground_of)
         self._surface = Surface(world.derived(with_roads), float(world.cell_m), float(world.west), float(world.south))
         self._thing_instances = np.empty((lens.canvas.height, lens.canvas.width), np.uint16)
         self._instances = np.empty((model.height, model.width), np.uint16)
+        size, canvas = (model.height, model.width), self._thing_instances.shape
+        self._solids: Solids = np.zeros(canvas, np.int32)
+        self._normals = NormalImages(size, (canvas[0], canvas[1])) if has_normals else None
 
     def labels(
         self, position: Vector, rotation: Rotation, parts: Array, numbers: InstanceNumbers, picture: Picture
@@ -133,23 +150,36 @@ class SplatSegmenter:
         classes, depths = self._scene.labels(position, rotation, None)
         pose = np.array([*position, *rotation[0], *rotation[1], *rotation[2]])
         things = self._layer_of_things(position, rotation, pose, parts, numbers.robots)
-        own = Layer(depths, classes, self._instances)
+        own = depths, classes, self._instances
         with np.errstate(all="ignore"):
             label_surfaces(
                 pose, self._rays, self._ground, self._surface, picture.depths, picture.owners, self._places, things,
                 numbers.actors, *own,
             )  # fmt: skip
             label_volumes(pose, self._rays, self._screen, self._ground, numbers.objects, picture.owners, *own)
-        return Labels(classes, self._instances, depths)
+        return Labels(classes, self._instances, depths, self._seen_normals(picture))
+
+    def _seen_normals(self, picture: Picture) -> Floats:
+        """Of things where they are seen, of depths elsewhere."""
+        if self._normals is None:
+            return NO_NORMALS
+        with np.errstate(all="ignore"):
+            normals_of_depths(self._rays, picture.depths, self._normals.found)
+        own = self._normals.own.reshape(-1, 3)[self._places]
+        own[picture.owners != SIMULATED] = np.nan
+        return self._normals.merged(own)
 
     def _layer_of_things(
         self, position: Vector, rotation: Rotation, pose: Array, parts: Array, numbers: Instances
     ) -> Layer:
         classes, depths = self._things.solids(position, rotation)
         self._things.number_obstacles(FIRST_OBSTACLE, self._thing_instances)
-        found = Layer(depths, classes, self._thing_instances)
+        shapes = None if self._normals is None else self._things.number_solids(self._solids)
+        found = Layer(depths, classes, self._thing_instances, self._solids)
         with np.errstate(all="ignore"):
             label_parts(pose, self._thing_rays, self._thing_screen, parts, ROBOT, numbers, *found)
+            if self._normals is not None and shapes is not None:
+                normals_of_things(pose, self._thing_rays, depths, self._solids, shapes, parts, self._normals.own)
         return found
 
 
@@ -188,7 +218,7 @@ def label_surfaces(
     instances: Instances,
 ) -> None:
     """From the geometry of ground and mesh, which the last three hold, to what the picture shows."""
-    thing_depths, thing_classes, thing_instances = things
+    thing_depths, thing_classes, thing_instances, _ = things
     columns = thing_depths.shape[1]
     for v in range(classes.shape[0]):
         for u in range(classes.shape[1]):

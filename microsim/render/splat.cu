@@ -357,7 +357,7 @@ __global__ void sort_long_tiles(const unsigned* __restrict__ offsets, int least,
 // but splats, `rays` where the camera is a pinhole.
 __global__ void __launch_bounds__(256) blend(const double* __restrict__ view, const float4* __restrict__ footprints,
     const unsigned* __restrict__ ids, const unsigned* __restrict__ offsets, int columns, int width, int height,
-    float h_red, float h_green, float h_blue, float z_red, float z_green, float z_blue, const float* __restrict__ limits,
+    float h_red, float h_green, float h_blue, float z_red, float z_green, float z_blue, float g_red, float g_green, float g_blue, const float* __restrict__ limits,
     const unsigned char* __restrict__ things, const double* __restrict__ rays, float* __restrict__ colours, float* __restrict__ alphas, float* __restrict__ depths,
     unsigned short* __restrict__ owners)
 {
@@ -429,6 +429,7 @@ __global__ void __launch_bounds__(256) blend(const double* __restrict__ view, co
     if (rays) { x = rays[2 * pixel]; y = rays[2 * pixel + 1]; }
     double up = view[5] * x + view[8] * y + view[11];
     float share = (float)(fmax(up, 0.0) / sqrt(x * x + y * y + 1.0));
+    if (up < 0.0) { h_red = g_red; h_green = g_green; h_blue = g_blue; }
     behind_red = h_red + (z_red - h_red) * share; behind_green = h_green + (z_green - h_green) * share;
     behind_blue = h_blue + (z_blue - h_blue) * share;
     if (x != x) behind_red = behind_green = behind_blue = 0.f;
@@ -487,6 +488,18 @@ __device__ double covered(const double* body, double x, double y, double z)
   return fmin(fmax((leave - enter) / fmin(2.0 * body[14], SOFT_LENGTH_M), 0.0), 1.0);
 }
 
+// `geometry.ground_height`
+__device__ double ground_height(const double* elevation, int columns, int rows, double cell, double x, double y)
+{
+  double u = fmin(fmax(x / cell - 0.5, 0.0), columns - 1.0), v = fmin(fmax(y / cell - 0.5, 0.0), rows - 1.0);
+  int i = min((int)u, max(columns - 2, 0)), j = min((int)v, max(rows - 2, 0));
+  int i1 = min(i + 1, columns - 1), j1 = min(j + 1, rows - 1);
+  u -= i; v -= j;
+  const double *low = elevation + (size_t)j * columns, *high = elevation + (size_t)j1 * columns;
+  double south = low[i] + (low[i1] - low[i]) * u, north = high[i] + (high[i1] - high[i]) * u;
+  return south + (north - south) * v;
+}
+
 // Lens, gain, noise, bytes. `lookup` is null where there is no distortion, `stretch` unless it is a fisheye; the canvas is what
 // was blended.
 __global__ void __launch_bounds__(256) develop(const float* __restrict__ colours, const float* __restrict__ seen_depths,
@@ -540,15 +553,28 @@ __global__ void __launch_bounds__(256) develop(const float* __restrict__ colours
 
 // `robot_models.shade`: a thread for each pixel of the finished image. `rays` are those of all pixels, first a, then b.
 __global__ void __launch_bounds__(256) shade(const double* __restrict__ pose, const double* __restrict__ rays,
-    const double* __restrict__ bodies, int count, int pixels, const float* __restrict__ depths, unsigned char* __restrict__ image)
+    const double* __restrict__ bodies, int count, int pixels, const float* __restrict__ depths, const unsigned short* __restrict__ owners,
+    const double* __restrict__ elevation, int columns, int rows, double cell, double west, double south, unsigned char* __restrict__ image)
 {
   int pixel = blockIdx.x * blockDim.x + threadIdx.x;
   if (pixel >= pixels) return;
   double depth = depths[pixel], a = rays[pixel], b = rays[(size_t)pixels + pixel];
   if (!(depth < (double)__int_as_float(0x7f800000))) return;
-  double x = pose[0] + depth * (pose[3] * a + pose[4] * b + pose[5]);
-  double y = pose[1] + depth * (pose[6] * a + pose[7] * b + pose[8]);
-  double z = pose[2] + depth * (pose[9] * a + pose[10] * b + pose[11]);
+  double east = pose[3] * a + pose[4] * b + pose[5], north = pose[6] * a + pose[7] * b + pose[8];
+  double up = pose[9] * a + pose[10] * b + pose[11];
+  double x = pose[0] + depth * east, y = pose[1] + depth * north, z = pose[2] + depth * up;
+  if (owners[pixel] == SPLATS) {  // `_on_ground`
+    double height = ground_height(elevation, columns, rows, cell, x - west, y - south), far = 0.0;
+    if (z - height <= ON_GROUND_M && up < FALLING) {
+      double to_x = x, to_y = y, to_z = z;
+      for (int step = 0; step < GROUND_STEPS; step++) {
+        far = (height - pose[2]) / up;
+        to_x = pose[0] + far * east; to_y = pose[1] + far * north; to_z = height;
+        height = ground_height(elevation, columns, rows, cell, to_x - west, to_y - south);
+      }
+      if (fabs(to_z - height) <= ON_GROUND_M) { x = to_x; y = to_y; z = to_z; }
+    }
+  }
   double light = 1.0;
   for (int n = 0; n < count; n++) light = fmin(light, 1.0 - SHADE * covered(bodies + 15 * n, x, y, z));
   if (light < 1.0)

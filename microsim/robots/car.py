@@ -23,7 +23,7 @@ from microsim.engine.compiled import kernel
 from microsim.engine.components import COMMON, Airflow, RobotModel
 from microsim.engine.exact import atan2, sincos, wrap_angle
 from microsim.engine.geometry import Array, Grid, ground_height, is_free
-from microsim.engine.motion import COS_YAW, SIN_YAW, Motion, X, Y
+from microsim.engine.motion import Motion, motion_in
 from microsim.engine.robot_loops import move_to
 from microsim.robots.robot import Limit, Look, Report, Robot, Start
 from microsim.robots.rover import RoverPose
@@ -419,8 +419,9 @@ class Bicycle(Robot):
     def ground_points(self, motion: Motion) -> tuple[Any, Any]:
         along = np.array([0.0, 0.0, 0.0, self.wheelbase_m, self.wheelbase_m])
         across = 0.5 * self.track_m * np.array([0.0, 1.0, -1.0, 1.0, -1.0])
-        sine, cosine = motion[SIN_YAW], motion[COS_YAW]
-        return motion[X] + cosine * along - sine * across, motion[Y] + sine * along + cosine * across
+        seen = motion_in(motion)
+        sine, cosine = seen.sin_yaw, seen.cos_yaw
+        return seen.x + cosine * along - sine * across, seen.y + sine * along + cosine * across
 
     def frame(self, robot: str, link: str) -> str:
         prefix = self.frame_prefix if self.frame_prefix is not None else "" if robot == "ego" else f"{robot}/"

@@ -28,7 +28,7 @@ from pydantic_core import InitErrorDetails
 
 from microsim.documents.values import Angle, Finite, Metres, Model, Switch, detail, fail, show, under, unknown
 from microsim.engine.components import RobotModel
-from microsim.engine.motion import Motion, X, Y
+from microsim.engine.motion import Motion, motion_in
 from microsim.errors import PluginError, did_you_mean, there_are
 from microsim.plugin_errors import plugin_error
 from microsim.registry import Registry, is_subclass
@@ -115,7 +115,8 @@ class SplatFile(Model):
     """Gaussians that are a robot's own; `splats: FILE` is short for `splats: {file: FILE}`."""
 
     file: str = Field(
-        min_length=1, description="3DGS .ply, .splat or .spz: x ahead, z up, origin on the ground below its centre."
+        min_length=1,
+        description="3DGS .ply, .splat, .spz or .sog: x ahead, z up, origin on the ground below its centre.",
     )
     shadow: Switch = Field(True, description="Whether it casts a shadow in splat images.")
     sha256: str | None = Field(
@@ -302,7 +303,8 @@ class Robot(Model):
 
     def ground_points(self, motion: Motion) -> tuple[Any, Any]:
         """x and y in the map of its reference point, then of where it touches the ground."""
-        return np.array([motion[X]]), np.array([motion[Y]])
+        seen = motion_in(motion)
+        return np.array([seen.x]), np.array([seen.y])
 
     def frame(self, robot: str, link: str) -> str:
         """The frame of one of its links."""

@@ -1,8 +1,7 @@
-"""Ground truth of a camera: the instances in its image, as masks and boxes, and the normals of what it sees."""
+"""Ground truth of a camera: depth, classes, normals, and the instances in its image, as masks and boxes."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +27,7 @@ from microsim.render.segmentation import (
 )
 from microsim.render.splat.activation import Floats
 from microsim.render.splat.picture import Lens, Picture
+from microsim.sensors._camera_messages import channels
 from microsim.sensors.sensor import SensorContext
 
 Pose: TypeAlias = tuple[Any, Any]  # place [m] and rows of the rotation, in the map frame
@@ -72,14 +72,23 @@ def _stacked(found: Sequence[Labels]) -> Labels:
 
 def palette_truth(context: SensorContext, models: Sequence[CameraModel]) -> PaletteTruth:
     has_roads = context.bundle is not None
-    strips = [_kept(context, model, partial(Segmenter, context.world, model, has_roads)) for model in models]
+    strips = [
+        _kept(context, model, partial(Segmenter, context.world, model, has_roads, has_normals(context)))
+        for model in models
+    ]
     return PaletteTruth(strips, _numbers(context))
 
 
 def splat_truth(context: SensorContext, parts: Sequence[tuple[CameraModel, Lens, Renderer]]) -> SplatTruth:
     """parts: the strips of the image, and what draws their things."""
-    strips = [_kept(context, part[0], partial(SplatSegmenter, context.world, *part)) for part in parts]
+    strips = [
+        _kept(context, part[0], partial(SplatSegmenter, context.world, *part, has_normals(context))) for part in parts
+    ]
     return SplatTruth(strips, _numbers(context))
+
+
+def has_normals(context: SensorContext) -> bool:
+    return "normals" in channels(context.settings)
 
 
 def _kept(context: SensorContext, model: CameraModel, make: Callable[[], Any]) -> Any:
@@ -114,48 +123,9 @@ def side_by_side(kinds: Sequence[str], image: Image, depths: Floats, labels: Lab
         images.append(coloured(labels.classes, SEGMENT_COLOURS))
     if "instances" in kinds and labels is not None:
         images.append(labels.instances.view(np.uint8).reshape(*labels.instances.shape, 2))
+    if "normals" in kinds and labels is not None:
+        images.append(labels.normals.view(np.uint8).reshape(*labels.instances.shape, 12))
     return images[0] if len(images) == 1 else np.concatenate(images, axis=2)
-
-
-def normals(depths: Image, rays: Array) -> Floats:
-    """(h, w, 3) of what is seen, from the bytes of its depths (h, w, 4)."""
-    found = np.empty((*depths.shape[:2], 3), np.float32)
-    with np.errstate(all="ignore"):
-        find_normals(rays, depths.view(np.float32)[..., 0], found)
-    return found
-
-
-@kernel
-def find_normals(rays: Array, depths: Floats, found: Floats) -> None:
-    """Across the ways to a neighbour in the row and one in the column, each the one that is nearer in depth."""
-    for v in range(depths.shape[0]):
-        for u in range(depths.shape[1]):
-            ax, ay, az = _way(rays, depths, v, u, 0, 1)
-            bx, by, bz = _way(rays, depths, v, u, 1, 0)
-            x, y, z = ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx
-            facing = x * rays[0, v, u] + y * rays[1, v, u] + z
-            length = math.sqrt(x * x + y * y + z * z)
-            for k in range(3):
-                found[v, u, k] = math.nan
-            if length > 0.0 and facing != 0.0:  # NaN is neither
-                length = -length if facing > 0.0 else length
-                found[v, u, 0], found[v, u, 1], found[v, u, 2] = x / length, y / length, z / length
-
-
-@kernel
-def _way(rays: Array, depths: Floats, v: int, u: int, dv: int, du: int) -> tuple[float, float, float]:
-    """On the surface that a pixel shows, along the row or the column; 0 where it has no neighbour."""
-    depth, best, way = np.float64(depths[v, u]), math.inf, (0.0, 0.0, 0.0)  # a `float` stays a float32 in numba
-    for sign in (1, -1):
-        j, i = v + sign * dv, u + sign * du
-        if 0 <= j < depths.shape[0] and 0 <= i < depths.shape[1]:
-            other = np.float64(depths[j, i])
-            if abs(other - depth) < best:  # not where one of them is infinite
-                best = abs(other - depth)
-                x = other * rays[0, j, i] - depth * rays[0, v, u]
-                y = other * rays[1, j, i] - depth * rays[1, v, u]
-                way = (sign * x, sign * y, sign * (other - depth))
-    return way
 
 
 # ---- messages --------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from microsim.engine.world import Shape
 from microsim.render.image_noise import ImageNoise
 from microsim.render.palette_camera import CameraModel
 from microsim.render.palette_camera import Renderer as PlainRenderer
+from microsim.render.relief import Ground, ground_of
 from microsim.render.render_options import render_request
 from microsim.render.renderer_choice import open_renderer, report
 from microsim.render.segmentation import MESH, Labels
@@ -124,6 +125,7 @@ class SplatStrip:
     things: PlainRenderer  # of what stands in the world, on the lens's canvas
     delay_s: float  # after the stamp
     model: CameraModel
+    ground: Ground
     _rays: Array | None = None  # of the model, once they are needed
 
     @property
@@ -133,7 +135,7 @@ class SplatStrip:
         return self._rays
 
     def shadows(self, bodies: Array) -> Shadows | None:
-        return Shadows(bodies, self.rays) if bodies.shape[0] else None
+        return Shadows(bodies, self.rays, self.ground) if bodies.shape[0] else None
 
     def things_at(self, pose: Pose, parts: Array) -> Things | None:
         if self.things.is_bare and not parts.shape[0]:
@@ -170,7 +172,7 @@ class SplatCamera:
     def shots(self, tick: int) -> list[Shot]:
         settings, parts, exposure = self.scene.settings, self.parts(), self._exposure(tick)
         actors, bodies, near_m = self.actors(), self._casting(), settings.near_plane_m
-        sky = Sky(settings.background_rgb, settings.sky_rgb or settings.background_rgb)
+        sky = Sky(settings.background_rgb, settings.sky_rgb or settings.background_rgb, settings.ground_rgb)
 
         def shot(strip: SplatStrip, pose: Pose) -> Shot:
             things = strip.things_at(pose, parts)
@@ -231,7 +233,7 @@ def _strips(context: SensorContext) -> list[SplatStrip]:
             lens.canvas,
             partial(PlainRenderer, world, lens.canvas, has_mesh=block.render.mesh, mesh_class=MESH),
         )
-        strips.append(SplatStrip(lens, things, delay_s, model))
+        strips.append(SplatStrip(lens, things, delay_s, model, world.derived(ground_of)))
     return strips
 
 
@@ -254,7 +256,7 @@ def _actors(context: SensorContext) -> Callable[[], tuple[SplatActor, ...]]:
 def splat_camera(context: SensorContext) -> SplatCamera:
     shadowless = [name for name, each in context.splats_of_others.items() if not each.has_shadow]
     block, scene, strips = context.settings, scene_of(context), _strips(context)
-    is_labelled = {"segmentation", "instances"} & {*channels(block)}
+    is_labelled = {"segmentation", "instances", "normals"} & {*channels(block)}
     camera = SplatCamera(
         name=f"{context.robot}/{context.sensor}",
         scene=scene,

@@ -423,7 +423,7 @@ ROS2_FORMS = [
     ("service type /sim/reset", r"std_srvs/srv/Empty\n"),
     ("service find -c std_srvs/srv/SetBool", r"\d+\n"),
     ("service info /sim/pause", r"(?s)/sim/pause\n.*servers  1\n    /microsim\n.*"),
-    ("action info -t /simulate_steps", r"(?s)/simulate_steps \[.*SimulateSteps\]\n.*servers  1\n    /microsim\n.*"),
+    ("action info -t /simulate_steps", r"(?s)/simulate_steps\n  type .*SimulateSteps\n.*servers  1\n    /microsim\n.*"),
     ("action type /simulate_steps", r"simulation_interfaces/action/SimulateSteps\n"),
     ("param list /microsim --param-prefixes rover.max --param-type", r"(rover.max_\w+ \(type: double\)\n){2}"),
     ("param describe /microsim seed rover.max_v", r"(?s)name: seed\n.*name: rover.max_v\n.*"),

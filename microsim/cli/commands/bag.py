@@ -11,7 +11,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from microsim.cli.command import BagArgument, Command, JsonOption, with_options
 from microsim.cli.json_schemas import Digest, Ticks
-from microsim.cli.terminal import FAILED, GOOD, print_json
+from microsim.cli.terminal import ExitCode, print_json
 from microsim.errors import UsageError
 from microsim.options import argument, flag, option
 
@@ -79,7 +79,7 @@ def info(options: InfoOptions) -> int:
         print("\n".join(found.topics))
     else:
         _print_info(found)
-    return FAILED if found.problem else GOOD
+    return ExitCode.FAILED if found.problem else ExitCode.GOOD
 
 
 def _print_info(found: BagInfo) -> None:

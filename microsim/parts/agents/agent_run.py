@@ -15,7 +15,8 @@ from microsim.recording.bag_io import RecordOptions
 from microsim.recording.recorder import Recorder
 from microsim.runner import Pilot
 from microsim.scenario import Scenario
-from microsim.simulation import Reconfiguration, Simulation, Snapshot
+from microsim.simulation import Simulation, Snapshot
+from microsim.timeline import Timeline, repeat, repeated
 
 WORK_S = 20.0  # of wall time that one call may spend on ticks
 _MOST_EVENTS = 50
@@ -29,11 +30,11 @@ class AgentRun:
     sim: Simulation
     start: Scenario  # at tick 0
     pilot: Pilot | None = None
-    journal: list[tuple[int, Any]] = field(default_factory=list)  # every input, and the tick that takes it
+    past: Timeline[None] = field(default_factory=Timeline)  # every input
     latest: dict[str, Message] = field(default_factory=dict)  # of each topic
     trails: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     events: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_EVENTS))
-    snapshots: dict[str, tuple[Snapshot, list[tuple[int, Any]]]] = field(default_factory=dict)
+    snapshots: dict[str, tuple[Snapshot, Timeline[None]]] = field(default_factory=dict)
 
     @staticmethod
     def begin(
@@ -49,9 +50,9 @@ class AgentRun:
         self.sim.listen(inputs=self._keep, warnings=lambda text: self.events.append(f"{self.time_s:.3f} s: {text}"))
 
     def _keep(self, tick: int, item: Any) -> None:
-        if len(self.journal) >= _MOST_INPUTS:
+        if len(self.past.inputs) >= _MOST_INPUTS:
             raise UsageError(f"a run takes {_MOST_INPUTS:,} inputs at most; start another")
-        self.journal.append((tick, item))
+        self.past.take(tick, item)
 
     @property
     def time_s(self) -> float:
@@ -82,14 +83,15 @@ class AgentRun:
     # ---- time travel -------------------------------------------------------------------------------------------------
 
     def save(self, name: str) -> None:
-        self.snapshots[name] = (self.sim.snapshot(), list(self.journal))
+        self.snapshots[name] = (self.sim.snapshot(), self.past.copy())
 
     def go_back(self, name: str) -> None:
-        snapshot, self.journal = self.snapshots[name][0], list(self.snapshots[name][1])
+        snapshot, past = self.snapshots[name]
+        self.past = past.copy()
         self._use(snapshot)
 
     def forked(self) -> AgentRun:
-        twin = AgentRun(self.sim, self.start, None, list(self.journal))
+        twin = AgentRun(self.sim, self.start, None, self.past.copy())
         twin.trails = {robot: list(trail) for robot, trail in self.trails.items()}
         twin._use(self.sim.snapshot())
         return twin
@@ -108,15 +110,12 @@ class AgentRun:
         large = tuple(topic for topic, (kind, _) in sim.topics.items() if kind in _LARGE)
         give_up_s = time.monotonic() + WORK_S
         with Recorder(folder, sim, RecordOptions(exclude=large)):
-            for tick, item in [*self.journal, (self.sim.tick, None)]:
-                while sim.tick < tick:
-                    sim.step(min(60, tick - sim.tick))
-                    if time.monotonic() > give_up_s:
-                        raise UsageError(f"the run is too long to be repeated within {WORK_S:g} s")
-                if isinstance(item, Reconfiguration):
-                    sim.reconfigure(item.scenario)
-                elif item is not None:
-                    sim.repeat(item)
+            for _ in repeated(sim, self.past.inputs, self.sim.tick, at_once=60):
+                if time.monotonic() > give_up_s:
+                    raise UsageError(f"the run is too long to be repeated within {WORK_S:g} s")
+            for tick, taken in self.past.inputs:
+                if tick >= sim.tick:  # not acted on yet
+                    repeat(sim, taken)
         if sim.digest() != self.sim.digest():
             raise UsageError("the run could not be repeated exactly, so it is not exported")
         return folder

@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from microsim.recording.bag_plot import COLOURS, INK, PALE, STYLE, matplotlib, save
+from microsim.plotting import COLOURS, INK, PALE, STYLE, matplotlib, save
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH, _HEIGHT, _EDGE = 640, 240, 44  # of the chart on the page [px]

@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 import typer
 
 from microsim.cli.command import ROS_ARGS, JsonOption
-from microsim.cli.terminal import FAILED, GOOD, has_unicode, interruptible, note, print_json, warn
+from microsim.cli.terminal import ExitCode, has_unicode, interruptible, note, print_json, warn
 from microsim.options import argument, flag, option
 
 if TYPE_CHECKING:
     from microsim.parts.live_tools.client.client_node import ClientNode
     from microsim.parts.live_tools.client.subscription import Subscription
+
+NamesOutput = Annotated[dict[str, list[str]], "Types by name."]
+MessageOutput = Annotated[Any, "A message as an object of its fields; with --field, the value of that field."]
 
 PANEL = "ROS 2 network (no ROS 2 needed)"
 EXPLAIN_S = 2.0  # of silence, until it is explained
@@ -115,9 +118,9 @@ def connected(types: Sequence[Path] | None, name: str = "") -> Iterator[ClientNo
             yield node
         except TimeoutError as error:
             warn(error)
-            raise typer.Exit(FAILED) from None
+            raise typer.Exit(ExitCode.FAILED) from None
         except KeyboardInterrupt:
-            raise typer.Exit(GOOD) from None
+            raise typer.Exit(ExitCode.GOOD) from None
 
 
 def read_values(text: str) -> dict[str, Any]:

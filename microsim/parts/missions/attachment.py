@@ -8,6 +8,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
+from typing_extensions import NotRequired, TypedDict
+
 from microsim.attachment import Attachment, Hint, NoOptions, Plan, Run, shell_command
 from microsim.ci_reports import CiCase, ReportOptions
 from microsim.errors import MissionError, UsageError
@@ -35,10 +37,22 @@ class MissionOptions(NamedTuple):
     report: ReportOptions = ReportOptions()
 
 
-class MissionRun(Attachment):
+class MissionOutput(TypedDict):
+    name: str
+    expectations: Annotated[int, "How many the mission has."]
+    violations: Annotated[list[str], "A sentence for everything that was not as expected."]
+    undecided: Annotated[int, "Expectations that could not be judged, because the run ended too soon."]
+
+
+class MissionResult(TypedDict):
+    mission: NotRequired[Annotated[MissionOutput, "With --mission: its result."]]
+
+
+class MissionAttachment(Attachment):
     """The mission of a run; scenario, seed, duration and gates are the mission's unless others were given."""
 
     name, options, commands, position = "mission", MissionOptions, ("run",), 10
+    json: ClassVar[Any] = {"run": MissionResult, "demo": MissionResult}  # demo has the output of run
     mission: Mission
 
     def prepare(self, plan: Plan) -> None:
@@ -61,25 +75,25 @@ class MissionRun(Attachment):
 
     @contextmanager
     def attach(self, run: Run) -> Iterator[None]:
-        flight = Flight(self.mission, run)
+        mission_run = MissionRun(self.mission, run)
         run.title = self.mission.name
         yield
         if not run.error:
-            self._judge(flight, run)
+            self._judge(mission_run, run)
 
     @contextmanager
     def rehearse(self, run: Run) -> Iterator[None]:
-        Flight(self.mission, run)
+        MissionRun(self.mission, run)
         yield
 
-    def _judge(self, flight: Flight, run: Run) -> None:
-        facts = run.results["mission"] = flight.facts()
-        flight.write_report(self.given.report, round(run.runner.lap_wall_s, 6))
+    def _judge(self, mission_run: MissionRun, run: Run) -> None:
+        facts = run.results["mission"] = mission_run.facts()
+        mission_run.write_report(self.given.report, round(run.runner.lap_wall_s, 6))
         run.lines.append(verdict_line(facts))
         run.failures += facts["violations"]
 
 
-class Flight:
+class MissionRun:
     """A mission in a run. A pause of it is wall time."""
 
     def __init__(self, mission: Mission, run: Run) -> None:
@@ -201,4 +215,4 @@ class SimplePilot(Attachment):
         run.runner.steer(pilot)
 
 
-ATTACHMENT = (MissionRun, SimplePilot)
+ATTACHMENT = (MissionAttachment, SimplePilot)

@@ -29,7 +29,7 @@ def fly_mission(
     mission: str | Path | Mapping[str, Any] | Mission,
     scenario: Scenario | str | Path | Mapping[str, Any] | None = None,
     seed: int | None = None,
-    tap: Callable[[Sequence[Message]], None] | None = None,
+    on_messages: Callable[[Sequence[Message]], None] | None = None,
 ) -> MissionOutcome:
     """Run a mission to its end, as fast as possible. `tap` receives the messages of each tick.
 
@@ -43,9 +43,9 @@ def fly_mission(
     while True:
         messages = sim.step(ticks)
         pilot(messages)
-        if tap is not None:
-            tap(messages)
+        if on_messages is not None:
+            on_messages(messages)
         if sim.tick >= pilot.end:
             break
-        ticks = 1 if tap is not None else pilot.ticks_to_run(min(pilot.end - sim.tick, _MOST_TICKS))
+        ticks = 1 if on_messages is not None else pilot.ticks_to_run(min(pilot.end - sim.tick, _MOST_TICKS))
     return MissionOutcome(sim, plan, tuple(pilot.violations()))

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from enum import Enum
 from functools import reduce
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from microsim.attachment import Attachment, NoOptions, Plan, Run
 from microsim.errors import MicroSimError, UsageError
 from microsim.options import flag, option
+from microsim.parts.ros2.transports import AUTO, NONE, transport_option
 
 if TYPE_CHECKING:
     from microsim.parts.ros2.microsim_node import MicroSimNode, NodeStart
-    from microsim.parts.ros2.transport import Kind, Transport
+    from microsim.parts.ros2.transport import Transport
 
-AUTO = "auto"  # of --lockstep
 WATCHED_S = 10.0  # simulated, without --duration
 _TRANSPORT = (
     "Connect to ROS 2 through rclpy or the built-in dds; none: do not connect. auto: rclpy if it can be imported, "
@@ -36,15 +35,8 @@ _WITH = (
 )
 
 
-class TransportChoice(str, Enum):
-    auto = "auto"
-    dds = "dds"
-    rclpy = "rclpy"
-    none = "none"
-
-
 class NetworkOptions(NamedTuple):
-    transport: Annotated[TransportChoice | None, option("--transport", _TRANSPORT, show_default="auto")] = None
+    transport: Annotated[str | None, transport_option(_TRANSPORT, NONE, is_network=True, show_default="auto")] = None
     lockstep: Annotated[list[str] | None, option("--lockstep GATE", _LOCKSTEP)] = None
 
 
@@ -86,17 +78,17 @@ class Network(Attachment):
 
         choice, is_quick = self.given.transport, 0.0 in (plan.rtf, plan.duration)
         gates = load_scenario(plan.scenario).lockstep if plan.scenario is not None else ()
-        if gates and choice is TransportChoice.none:
+        if gates and choice == NONE:
             raise UsageError("lockstep waits for ROS 2 nodes: leave out --transport none, or the gates")
         is_quick = is_quick and not gates
-        if choice is TransportChoice.none or (choice is None and is_quick and not plan.ros_args):
+        if choice == NONE or (choice is None and is_quick and not plan.ros_args):
             if plan.ros_args:
                 raise UsageError("--ros-args cannot be used with --transport none: leave one of them out")
             return None
-        from microsim.parts.ros2.transport import open_transport
+        from microsim.parts.ros2.transports import open_transport
 
         try:
-            return open_transport("auto" if choice is None else choice.value, "microsim", plan.ros_args)
+            return open_transport(choice or AUTO, "microsim", plan.ros_args)
         except MicroSimError as error:
             if choice is not None or plan.ros_args or gates:
                 raise
@@ -105,9 +97,9 @@ class Network(Attachment):
 
 
 class ReplayNetworkOptions(NamedTuple):
-    transport: Annotated[str, option("--transport KIND", "auto, dds or rclpy: publish the messages on ROS 2 too.")] = (
-        "none"
-    )
+    transport: Annotated[
+        str, transport_option("auto, dds or rclpy: publish the messages on ROS 2 too.", NONE, is_network=True)
+    ] = NONE
 
 
 class ReplayNetwork(Network):
@@ -118,13 +110,10 @@ class ReplayNetwork(Network):
     proposes_gates = False
 
     def prepare(self, plan: Plan) -> None:
-        from microsim.parts.ros2.transport import open_transport
+        from microsim.parts.ros2.transports import open_transport
 
-        kind = self.given.transport
-        if kind not in ("none", "auto", "dds", "rclpy"):
-            raise UsageError(f"no transport {kind!r}; there are: none, auto, dds, rclpy")
-        if kind != "none":
-            self.join(open_transport(cast("Kind", kind), "microsim", plan.ros_args), plan)
+        if self.given.transport != NONE:
+            self.join(open_transport(self.given.transport, "microsim", plan.ros_args), plan)
         elif plan.ros_args:
             raise UsageError("--ros-args need a transport: add --transport auto")
 

@@ -20,10 +20,8 @@ from contextlib import suppress
 from functools import partial
 
 from microsim.engine.timekeeper import NS_PER_S
-from microsim.errors import MicroSimError, UsageError, unknown
-from microsim.messages import fields_of
+from microsim.errors import MicroSimError
 from microsim.messages.checked import WireError, decode_checked
-from microsim.messages.inputs import INPUTS
 from microsim.messages.outbox import Message
 from microsim.messages.topics import Qos
 from microsim.parts.ros2.gate_state import (
@@ -41,7 +39,6 @@ from microsim.parts.ros2.node_process import Presence
 from microsim.parts.ros2.transport import Transport
 from microsim.runner import Runner
 from microsim.scenario.gates import PATIENCE_S, Gate
-from microsim.simulation import Simulation
 
 START_S = 3.0  # of wall time, after which it is reported for whom the start waits, and
 STALL_S = 1.0  # of wall time, after which a wait is reported, and
@@ -57,27 +54,6 @@ DONE = "std_msgs/msg/Header"
 
 class LockstepError(MicroSimError):
     """A gate stayed closed for longer than it may."""
-
-
-def check_gates(sim: Simulation) -> None:
-    """Refuse gates that could never open."""
-    kinds = INPUTS.all(sim.scenario.plugins)
-    taken = {
-        kind.of(robot): kind.type_for(sim) for robot in sim.robots for kind in kinds if kind.is_taken_by(sim, robot)
-    }
-    for index, gate in enumerate(sim.scenario.lockstep):
-        where = f"lockstep[{index}]"
-        if gate.after is not None and gate.after not in sim.topics:
-            message = f"{where}.after: this run does not send"
-            raise UsageError(unknown(message, gate.after, gate.after, sorted(sim.topics)))
-        if gate.expect is None:
-            continue
-        if gate.expect not in taken:
-            message = f"{where}.expect: this run does not take"
-            raise UsageError(unknown(message, gate.expect, gate.expect, sorted(taken)))
-        if gate.match == "stamp" and "header" not in dict(fields_of(taken[gate.expect])):
-            hint = "; set `stamped_cmd_vel: true`, or leave out `match`" if "cmd_vel" in gate.expect else ""
-            raise UsageError(f"{where}.match: {gate.expect} is a {taken[gate.expect]}, which has no stamp{hint}")
 
 
 class Lockstep:

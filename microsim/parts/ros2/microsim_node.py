@@ -9,13 +9,14 @@ from functools import partial
 from typing import Any, Protocol
 
 from microsim.errors import MicroSimError, PluginError, UsageError, did_you_mean, unknown
+from microsim.gate_checks import check_gates
 from microsim.messages import encoders
 from microsim.messages.checked import WireError, decode_checked
 from microsim.messages.inputs import INPUTS, InputKind, stamp_of
 from microsim.messages.outbox import Message
 from microsim.messages.topics import TOPICS
 from microsim.messages.type_files import find_type
-from microsim.parts.ros2.lockstep import Lockstep, check_gates
+from microsim.parts.ros2.lockstep import Lockstep
 from microsim.parts.ros2.node_parameters import ScenarioParameters
 from microsim.parts.ros2.node_process import NodeProcess
 from microsim.parts.ros2.sim_services import MAX_STEPS, SimServices, SimulationInterfaces

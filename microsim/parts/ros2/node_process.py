@@ -5,24 +5,19 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import subprocess
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from microsim.engine.faults import of_target
-from microsim.errors import UsageError, os_errors
+from microsim.errors import UsageError
 from microsim.faults import FAULTS, NODE, OnNode
+from microsim.processes import kill_all, signal_all, started
 from microsim.runner import Runner, Watcher
 from microsim.simulation import Simulation
 
 if TYPE_CHECKING:
     from microsim.parts.ros2.microsim_node import MicroSimNode
-
-_LAST_CHARACTERS = 1500
 
 Presence: TypeAlias = Literal["there", "paused", "dead"]
 
@@ -35,44 +30,6 @@ def split(command: str) -> list[str]:
     if not words:
         raise UsageError("--with needs a command that starts the node, such as 'ros2 run my_package my_node'")
     return words
-
-
-@dataclass
-class StartedProcess:
-    process: subprocess.Popen[bytes]
-    _output: Path
-    _errors: Path
-
-    def output(self) -> str:
-        return self._output.read_text(errors="replace")
-
-    def errors(self) -> str:
-        """The last that it wrote."""
-        return (self._errors.read_text(errors="replace") or self.output())[-_LAST_CHARACTERS:].strip() or "no output"
-
-
-@contextmanager
-def started(command: Sequence[str], variables: Mapping[str, str]) -> Iterator[StartedProcess]:
-    """In a session of its own, which is ended with all that it started."""
-    with tempfile.TemporaryDirectory(prefix="microsim-") as folder:
-        output, errors = Path(folder) / "output", Path(folder) / "errors"
-        with output.open("wb") as out, errors.open("wb") as err, os_errors(f"{command[0]} cannot be started"):
-            process = subprocess.Popen(
-                command, env=dict(variables), stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
-            )
-        try:
-            yield StartedProcess(process, output, errors)
-        finally:
-            signal_all(process, signal.SIGKILL)
-            process.wait()
-
-
-def signal_all(process: subprocess.Popen[bytes], number: int) -> None:
-    with suppress(OSError):  # it has ended
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, number)
-        else:
-            process.send_signal(number)
 
 
 class NodeProcess:
@@ -117,8 +74,7 @@ class NodeProcess:
 
     def _change(self, before: Presence, wanted: Presence) -> None:
         if wanted == "dead":
-            signal_all(self._process.process, signal.SIGKILL)
-            self._process.process.wait()
+            kill_all(self._process.process)
         elif before == "dead":
             self._start()
         if wanted == "paused":

@@ -18,7 +18,7 @@ from microsim.errors import MicroSimError, UsageError, install_hint, os_errors
 from microsim.parts.sweep.expressions import Condition, Row
 from microsim.parts.sweep.metrics import Value
 from microsim.parts.sweep.plan import Plan, RunOutcome
-from microsim.recording.bag_plot import COLOURS, INK, PALE, STYLE, check_name, matplotlib, save
+from microsim.plotting import COLOURS, INK, PALE, STYLE, check_name, matplotlib, save
 
 SUFFIXES = (".csv", ".parquet")
 _ROWS_A_GROUP = 100_000

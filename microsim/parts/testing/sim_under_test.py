@@ -6,8 +6,6 @@ import json
 import math
 import os
 import shutil
-import signal
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from microsim.engine.components import X, Y, Z
-from microsim.errors import MicroSimError, UsageError, os_errors, unknown
+from microsim.errors import MicroSimError, UsageError, unknown
 from microsim.messages.outbox import Message, Messages
 from microsim.parts.missions import Mission, MissionPilot, load_mission
 from microsim.parts.missions.judge import clearance_cells
+from microsim.processes import StartedProcess
 from microsim.recording.recorder import Recorder
 from microsim.runner import Pilot, Runner
 from microsim.scenario import Scenario
@@ -68,32 +67,15 @@ class Invariant:
     since_s: float
 
 
-class RosProcess:
-    """A program that was started beside a run; its output is in `log`."""
+def _problem(node: StartedProcess) -> str:
+    """Why it does not run any more; empty: it does."""
+    code = node.process.poll()
+    return "" if code is None else f"`{node.command}` ended with exit code {code}{_written(node)}"
 
-    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
-        self.log, self.command = log, " ".join(command)
-        with log.open("wb") as output, os_errors(f"{command[0]} cannot be started"):
-            self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
 
-    def problem(self) -> str:
-        """Why it does not run any more; empty: it does."""
-        code = self.process.poll()
-        return "" if code is None else f"`{self.command}` ended with exit code {code}{self.output()}"
-
-    def output(self) -> str:
-        text = self.log.read_text(encoding="utf-8", errors="replace").strip()
-        return f"; its output ends with:\n{text[-_LOG_TAIL:]}" if text else " and printed nothing"
-
-    def stop(self) -> None:
-        """As Ctrl-C does; one that does not end is killed."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-        try:
-            self.process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+def _written(node: StartedProcess) -> str:
+    text = node.output().strip()
+    return f"; its output ends with:\n{text[-_LOG_TAIL:]}" if text else " and printed nothing"
 
 
 class SimUnderTest(Simulation):
@@ -117,7 +99,7 @@ class SimUnderTest(Simulation):
         self._goal: Callable[[], Any] | None = None
         self._piloted = -1  # the tick whose messages the pilot received last
         self._node: MicroSimNode | None = None
-        self._processes: list[RosProcess] = []
+        self._processes: list[StartedProcess] = []
 
     # ---- time --------------------------------------------------------------------------------------------------------
 
@@ -159,7 +141,7 @@ class SimUnderTest(Simulation):
             self._piloted = self.tick
             self.pilot(messages)
         for process in self._processes:
-            if problem := process.problem():
+            if problem := _problem(process):
                 self._violate(f"at {self.time_s:.3f} s: {problem}")
         if self._goal is not None and self._goal():
             self.runner.stop()
@@ -259,7 +241,7 @@ class SimUnderTest(Simulation):
 
     def start_node(
         self, *command: str, rtf: float = 1.0, subscribes: bool = True, timeout_s: float = 30.0
-    ) -> RosProcess:
+    ) -> StartedProcess:
         """Start a program with a ROS 2 node; from now on the simulation is on ROS 2, at `rtf` times real time.
 
         Waits until the program has subscribed to a topic of the simulation, unless `subscribes` is false. It is stopped
@@ -270,24 +252,24 @@ class SimUnderTest(Simulation):
         node = self._connected()
         self.runner.set_rtf(rtf)
         log = self.folder / f"node{len(self._processes) + 1}.log"
-        process = RosProcess(command, log, {**os.environ, "PYTHONUNBUFFERED": "1"})
+        process = StartedProcess(command, {**os.environ, "PYTHONUNBUFFERED": "1"}, log)
         self._processes.append(process)
         give_up_s = self.runner.clock.now() + timeout_s
         before = node.subscribers
         while subscribes and node.subscribers <= before:
             node.transport.poll(0.02)
-            if problem := process.problem():
+            if problem := _problem(process):
                 raise AssertionError(problem)
             if self.runner.clock.now() > give_up_s:
                 what = f"`{process.command}` has not subscribed to a topic of the simulation within {timeout_s:g} s"
-                raise AssertionError(what + process.output())
+                raise AssertionError(what + _written(process))
         return process
 
     def _connected(self) -> MicroSimNode:
         if self._node is None:
             from microsim.parts.ros2.microsim_node import MicroSimNode
             from microsim.parts.ros2.node_parameters import ScenarioParameters
-            from microsim.parts.ros2.transport import open_transport
+            from microsim.parts.ros2.transports import open_transport
 
             # tests side by side do not meet; the nodes that are started inherit it
             os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
@@ -301,7 +283,7 @@ class SimUnderTest(Simulation):
     def close(self) -> None:
         """Stop the nodes that were started, and finish the recording."""
         for process in self._processes:
-            process.stop()
+            process.end(_END_S)
         self._processes = []
         if self._node is not None:
             self._node.leave()

@@ -6,6 +6,7 @@ import sys
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from microsim.attachment import Attachment, Hint, Plan, Run, shell_command
@@ -13,7 +14,8 @@ from microsim.errors import UsageError
 from microsim.options import flag, option
 
 if TYPE_CHECKING:
-    from microsim.parts.view.web import Stage, Timeline
+    from microsim.cli.commands.replay import ReplayOptions
+    from microsim.parts.view.web import RunControls, SliderTimeline
 
 _HOST = "Serve the page on another address, such as 0.0.0.0; it then requires the token in the printed address."
 _PORT = "First port to try; 0: any free port."
@@ -82,15 +84,40 @@ class Page(Attachment):
             yield
 
 
-def _controls(run: Run) -> tuple[Stage, Timeline | None, dict[str, Any]]:
+def _controls(run: Run) -> tuple[RunControls, SliderTimeline | None, dict[str, Any]]:
     """What the page may do to the run: of a replay, move in time."""
-    from microsim.parts.view.web import Recorded, Stage
+    from microsim.parts.view.web import ReplayTimeline, RunControls
 
     if run.timeline is None:
-        return Stage(run.runner.reset, run.load, lambda: dict(run.facts()), loops=True), None, {}
-    timeline = Recorded(run.runner, run.timeline)
+        return RunControls(run.runner.reset, run.load, lambda: dict(run.facts()), loops=True), None, {}
+    timeline = ReplayTimeline(run.runner, run.timeline)
     timeline.wait_for_page()
-    return Stage(), timeline, {"mode": "replay", "title": run.title}
+    return RunControls(), timeline, {"mode": "replay", "title": run.title}
+
+
+class FileOptions(NamedTuple):
+    html: Annotated[
+        Path | None, option("--html FILE", "Write the run as one HTML page with a time slider, for offline viewing.")
+    ] = None
+
+
+class PageFile(Attachment):
+    """A replay as a file, in place of its run."""
+
+    name, position = "page in a file", 7
+    options: ClassVar[Any] = {"replay": FileOptions}
+
+    def instead(self, plan: Plan, options: ReplayOptions) -> int:
+        from microsim.cli.commands.replay import opened
+        from microsim.cli.terminal import ExitCode, ShareProgress
+        from microsim.parts.view.artefacts import write_page
+
+        with opened(options) as again:
+            progress, path = ShareProgress(), self.given.html
+            size = write_page(again, path, progress.tell)
+            progress.end()
+            print(f"{path}: {size / 1e6:.1f} MB, {again.sim.time_ns / 1e9:.1f} s")
+        return ExitCode.GOOD
 
 
 class DashboardOptions(NamedTuple):
@@ -126,4 +153,4 @@ class LiveDashboard(Attachment):
             run.console.warn(f"the dashboard stopped: {dashboard.error!r}; use --headless to go without")
 
 
-ATTACHMENT = (Page, LiveDashboard)
+ATTACHMENT = (Page, PageFile, LiveDashboard)

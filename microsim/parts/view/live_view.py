@@ -10,7 +10,7 @@ from typing import Any
 from microsim.errors import UsageError
 from microsim.listening import Listener
 from microsim.messages.outbox import Message, Messages
-from microsim.parts.view.web import PageOptions, Stage, Viewer
+from microsim.parts.view.web import PageOptions, RunControls, Viewer
 from microsim.runner import Runner
 from microsim.simulation import Simulation
 
@@ -40,7 +40,7 @@ class LiveView:
     def __init__(self, sim: Simulation, port: int = 8080, is_framed: bool = False) -> None:
         self.sim, self.runner = sim, Runner(sim, 1.0)
         options = PageOptions(port=port, is_framed=is_framed)
-        self._viewer = Viewer(self.runner, options, Stage(self._reset))
+        self._viewer = Viewer(self.runner, options, RunControls(self._reset))
         self.address = self._viewer.address
         self._lock = threading.Lock()  # a step and the timer that follows it
         self._timer: threading.Timer | None = None
@@ -99,7 +99,7 @@ class LiveView:
             if self.sim.tick < self._tick:
                 self.runner.restart(self.sim)  # it was reset, or went back in time
             self._tick = self.sim.tick
-            self.runner.hand_out(messages)
+            self.runner.publish(messages)
         self._refresh()
         if self._timer is None or not self._timer.is_alive():
             self._timer = threading.Timer(_CATCH_UP_S, self._refresh)
@@ -115,7 +115,7 @@ class LiveView:
         self.sim.reset(seed)
         self._tick = 0
         self.runner.restart(self.sim)
-        self.runner.hand_out(self.sim.step(0) if self._is_running else _taken(self.sim))
+        self.runner.publish(self.sim.step(0) if self._is_running else _taken(self.sim))
 
 
 def _taken(sim: Simulation) -> list[Message]:

@@ -67,8 +67,8 @@ def edit(options: EditOptions) -> None:
 def _apply(bundle: Bundle, file: Path, target: Path, in_place: bool) -> None:
     from microsim.bundle import load_bundle
     from microsim.documents.yaml_text import to_yaml
-    from microsim.parts.worlds.edited_world import replace_edited, write_edited
-    from microsim.parts.worlds.world_edits import cut_outs, read_edits, scenario_of
+    from microsim.parts.worlds.apply_edits import replace_edited, write_edited
+    from microsim.parts.worlds.edits import cut_outs, read_edits, scenario_of
 
     edits = read_edits(file)
     try:
@@ -87,7 +87,7 @@ def _serve(bundle: Bundle, target: Path, options: EditOptions) -> None:
     from threading import Event
 
     from microsim.parts.view.web.interface import PageOptions, need_extra
-    from microsim.parts.worlds.world_edits import read_edits
+    from microsim.parts.worlds.edits import read_edits
 
     need_extra("the page")
     from microsim.parts.worlds.editor import WorldEditor

@@ -34,7 +34,7 @@ from microsim.parts.view.web.page import Cameras, page_html, started
 from microsim.parts.view.web.page.access import AccessCheck, bounded_requests
 from microsim.parts.view.web.page.robot_bodies import Floats, add_lines, add_points
 from microsim.parts.view.web.page.stage import Stage3D, ground_texture, on_the_ground, sky
-from microsim.parts.worlds.edited_world import (
+from microsim.parts.worlds.apply_edits import (
     background,
     edited_objects,
     edited_polygons,
@@ -42,7 +42,7 @@ from microsim.parts.worlds.edited_world import (
     replace_edited,
     write_edited,
 )
-from microsim.parts.worlds.world_edits import WorldEdits, edit_problems, edits_of
+from microsim.parts.worlds.edits import WorldEdits, edit_problems, edits_of
 from microsim.scenario.scene import bundle_world
 
 _MOST_BYTES = 4_000_000  # of a message: polygons of a capture have many points

@@ -6,30 +6,12 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from microsim.engine.columns import Column
 from microsim.engine.compiled import inlined, threaded_kernel
 from microsim.render.splat import ALPHA_MAX, SURFACE_SPREAD, SURFACE_TRANSMITTANCE, TILE, TRANSMITTANCE_MIN
 from microsim.render.splat.activation import Floats, Integers
-from microsim.render.splat.projection import (
-    BLUE,
-    CENTRE_X,
-    CENTRE_Y,
-    EXTENT,
-    FOOTPRINT,
-    GREEN,
-    INVERSE,
-    INVERSE_X,
-    INVERSE_Y,
-    OPACITY,
-    OWNER,
-    REACH_X,
-    REACH_Y,
-    RED,
-    REST_X,
-    REST_Y,
-    ROOT_XX,
-    ROOT_XY,
-    ROOT_YY,
-)
+from microsim.render.splat.projection import FOOTPRINT
+from microsim.render.splat.projection import footprint_in as _footprint_in
 from microsim.render.splat.sorting import Slots
 
 Room: TypeAlias = npt.NDArray[np.float32]  # (ROOM,) a tile's transmittance, red, green, blue, one over the limit
@@ -126,25 +108,25 @@ def _cover(footprints: Floats, slots: Slots, top: int, left: int, room: Room, su
             for column in range(FOOTPRINT):
                 batch[k, column] = footprints[slot, column]
         for k in range(count):
-            _cover_with(batch[k], slots[start + k], top, left, room, surfaces)
-        if _is_done(batch[count - 1, INVERSE], room):
+            _cover_with(_footprint_in(batch[k]), slots[start + k], top, left, room, surfaces)
+        if _is_done(_footprint_in(batch[count - 1]).inverse, room):
             break
 
 
 @threaded_kernel
-def _cover_with(f: Floats, slot: int, top: int, left: int, room: Room, surfaces: Slots) -> None:
-    x = (f[CENTRE_X] - _f32(left)) + f[REST_X]
-    y = (f[CENTRE_Y] - _f32(top)) + f[REST_Y]
-    first = math.ceil(max(y - f[REACH_Y], _ZERO))
-    last = math.floor(min(y + f[REACH_Y], _f32(TILE - 1)))
-    first_half = 1 if x - f[REACH_X] > _f32(_HALF_TILE - 1) else 0
-    end_half = 1 if x + f[REACH_X] < _f32(_HALF_TILE) else 2
+def _cover_with(f: Column, slot: int, top: int, left: int, room: Room, surfaces: Slots) -> None:
+    x = (f.centre_x - _f32(left)) + f.rest_x
+    y = (f.centre_y - _f32(top)) + f.rest_y
+    first = math.ceil(max(y - f.reach_y, _ZERO))
+    last = math.floor(min(y + f.reach_y, _f32(TILE - 1)))
+    first_half = 1 if x - f.reach_x > _f32(_HALF_TILE - 1) else 0
+    end_half = 1 if x + f.reach_x < _f32(_HALF_TILE) else 2
     for row in range(first, last + 1):
         dy = y - _f32(row)
-        shear = f[ROOT_XY] * dy
-        rise = f[ROOT_YY] * dy
+        shear = f.root_xy * dy
+        rise = f.root_yy * dy
         rise = rise * rise
-        inverse = f[INVERSE] + f[INVERSE_Y] * dy
+        inverse = f.inverse + f.inverse_y * dy
         if end_half - first_half == 2:
             _cover_pixels(f, slot, x, shear, rise, inverse, row * TILE, TILE, room, surfaces)
         else:
@@ -154,7 +136,7 @@ def _cover_with(f: Floats, slot: int, top: int, left: int, room: Room, surfaces:
 
 @inlined
 def _cover_pixels(
-    f: Floats,
+    f: Column,
     slot: int,
     x: float,
     shear: float,
@@ -169,9 +151,9 @@ def _cover_pixels(
 
     A pixel's distance is (x - first pixel of its half) - place in that half, to the last bit.
     """
-    root, opacity, extent = f[ROOT_XX], f[OPACITY], f[EXTENT]
-    red, green, blue = f[RED], f[GREEN], f[BLUE]
-    middle, slope, own = f[INVERSE], f[INVERSE_X], np.int32(slot)
+    root, opacity, extent = f.root_xx, f.opacity, f.extent
+    red, green, blue = f.red, f.green, f.blue
+    middle, slope, own = f.inverse, f.inverse_x, np.int32(slot)
     t, r, g = _u64(at), _u64(at + _AREA), _u64(at + 2 * _AREA)
     b, m = _u64(at + 3 * _AREA), _u64(at + 4 * _AREA)
     for i in range(count):
@@ -221,16 +203,17 @@ def _finish(
             alphas[v, u] = _ONE - rest
             slot, limit = surfaces[k], limits[v, u]
             if slot >= 0:
-                depths[v, u] = _depth_at(footprints[slot], u, v)
-                owners[v, u] = np.uint16(SPLATS + int(footprints[slot, OWNER]))
+                f = _footprint_in(footprints[slot])
+                depths[v, u] = _depth_at(f, u, v)
+                owners[v, u] = np.uint16(SPLATS + int(f.owner))
             else:
                 depths[v, u] = limit
                 owners[v, u] = THING if limit < _INFINITE else NOTHING
 
 
 @threaded_kernel
-def _depth_at(f: Floats, u: int, v: int) -> float:
+def _depth_at(f: Column, u: int, v: int) -> float:
     """Where a splat is densest along a pixel's ray [m], at most `SURFACE_SPREAD` times as far, or near, as its mean."""
-    dx, dy = (f[CENTRE_X] - _f32(u)) + f[REST_X], (f[CENTRE_Y] - _f32(v)) + f[REST_Y]
-    inverse = (f[INVERSE] + f[INVERSE_Y] * dy) + f[INVERSE_X] * dx
-    return _ONE / min(max(inverse, f[INVERSE] / _SPREAD), f[INVERSE] * _SPREAD)
+    dx, dy = (f.centre_x - _f32(u)) + f.rest_x, (f.centre_y - _f32(v)) + f.rest_y
+    inverse = (f.inverse + f.inverse_y * dy) + f.inverse_x * dx
+    return _ONE / min(max(inverse, f.inverse / _SPREAD), f.inverse * _SPREAD)

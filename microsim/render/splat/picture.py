@@ -1,6 +1,7 @@
 """From splats to what a camera delivers: background, blended splats, lens, exposure and noise, bytes; on the CPU.
 
-The background is one colour, or a sky that goes from the horizon's to the zenith's with the sine of the elevation.
+The background is one colour, or a sky that goes from the horizon's to the zenith's with the sine of the elevation; and
+below the horizon that of the ground, if it has one.
 A lens with distortion is applied by looking up each pixel in the picture of a pinhole camera that sees as much.
 """
 
@@ -17,6 +18,7 @@ from microsim.engine.noise import words
 from microsim.engine.workers import Workers, parts_of
 from microsim.render.drawing import Image
 from microsim.render.palette_camera import CameraModel, Rotation
+from microsim.render.relief import NO_GROUND, Ground
 from microsim.render.robot_models import shade
 from microsim.render.splat import NEAR_M
 from microsim.render.splat.activation import Floats, Splats
@@ -35,12 +37,13 @@ _LARGEST_CANVAS = 3  # times the image, each way
 class Sky:
     """What is behind everything; colours 0 to 1."""
 
-    horizon: Vector = (0.0, 0.0, 0.0)  # also below it
+    horizon: Vector = (0.0, 0.0, 0.0)
     zenith: Vector = (0.0, 0.0, 0.0)
+    ground: Vector | None = None  # below the horizon; None: as at the horizon
 
     @property
     def colours(self) -> Floats:
-        return np.array([*self.horizon, *self.zenith], np.float32)
+        return np.array([*self.horizon, *self.zenith, *(self.ground or self.horizon)], np.float32)
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,7 @@ class Shadows:
 
     bodies: Array  # (n, 15) as `body_row` gives them
     rays: Array  # (2, h, w) of the image's pixels
+    ground: Ground = NO_GROUND
 
 
 @dataclass(frozen=True)
@@ -217,8 +221,9 @@ def fill_sky(view: View, sky: Floats, rays: Array, begin: int, end: int, behind:
                 continue
             up = view[AXES + 2] * x + view[AXES + 5] * y + view[AXES + 8]
             share = _f32(max(up, 0.0) / math.sqrt(x * x + y * y + 1.0))
+            low = 6 if up < 0.0 else 0
             for channel in range(3):
-                behind[v, u, channel] = sky[channel] + (sky[channel + 3] - sky[channel]) * share
+                behind[v, u, channel] = sky[low + channel] + (sky[channel + 3] - sky[low + channel]) * share
 
 
 @threaded_kernel
@@ -342,13 +347,15 @@ class CpuRenderer:
         )
         depths, owners = self._surfaces(frame, shot)
         if shot.shadows is not None:
-            self._shade(shot.pose, shot.shadows, depths, image)
+            self._shade(shot.pose, shot.shadows, depths, owners, image)
         return Picture(image, depths, owners)
 
-    def _shade(self, pose: Array, shadows: Shadows, depths: Floats, image: Image) -> None:
+    def _shade(self, pose: Array, shadows: Shadows, depths: Floats, owners: Owners, image: Image) -> None:
+        surfaces = pose, shadows.rays, depths, owners, shadows.ground, shadows.bodies
+
         def shade_rows(begin: int, end: int) -> None:
             with np.errstate(all="ignore"):
-                shade(pose, shadows.rays, depths, shadows.bodies, begin, end, image)
+                shade(*surfaces, begin, end, image)
 
         self._by_rows(image.shape[0], shade_rows)
 

@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine import exact
+from microsim.engine.columns import Column, column_in
 from microsim.engine.compiled import inlined, threaded_kernel
 from microsim.engine.geometry import Array, Vector
 from microsim.render import fisheye
 from microsim.render.splat import CHUNK, DILATION_PX2, NEAR_M, TILE
-from microsim.render.splat.activation import EXTENT as SPLAT_EXTENT
-from microsim.render.splat.activation import OPACITY as SPLAT_OPACITY
-from microsim.render.splat.activation import QUATERNION, SCALE, Floats, Integers
+from microsim.render.splat.activation import EXTENT, OPACITY, QUATERNION, SCALE, Floats, Integers
 
 View: TypeAlias = Array  # (VIEW,)
 Tiles: TypeAlias = npt.NDArray[np.int16]  # (n, 4) half-open ranges of columns and rows of tiles
@@ -29,12 +28,16 @@ SLOPE_LEFT, SLOPE_RIGHT, SLOPE_UP, SLOPE_DOWN, SPREAD_X, SPREAD_Y, NEAR = 18, 19
 END, END_SINE, END_COSINE, BEND = 25, 26, 27, 28
 CULL_UP, CULL_DOWN, VIEW = 32, 33, 34  # slopes beyond which no splat is seen
 
-# Columns of a footprint. s = (ROOT_XX dx + ROOT_XY dy)^2 + (ROOT_YY dy)^2, dx and dy from pixel to centre. That form
+# Numbers of a footprint. s = (root_xx dx + root_xy dy)^2 + (root_yy dy)^2, dx and dy from pixel to centre. That form
 # has no differences of large squares. The centre is a whole number of pixels and a remainder, to keep a float32 exact.
-ROOT_XX, ROOT_XY, ROOT_YY, OPACITY, RED, GREEN, BLUE, DEPTH = range(8)
-EXTENT, CENTRE_X, CENTRE_Y, REST_X, REST_Y, REACH_X, REACH_Y = range(8, 15)
-# One over its depth at its centre, how that changes with dx and dy, and the number of the scene it belongs to.
-INVERSE, INVERSE_X, INVERSE_Y, OWNER, FOOTPRINT = 16, 17, 18, 19, 20
+_FOOTPRINT = (
+    *("root_xx", "root_xy", "root_yy", "opacity", "red", "green", "blue", "depth"),
+    *("extent", "centre_x", "centre_y", "rest_x", "rest_y", "reach_x", "reach_y", "unused"),
+    *("inverse", "inverse_x", "inverse_y"),  # one over its depth at its centre, and how that changes with dx and dy
+    "owner",  # the number of the scene it belongs to
+)
+FOOTPRINT, footprint_in = len(_FOOTPRINT), column_in(_FOOTPRINT)
+_footprint_in = footprint_in
 
 _EDGE = 0.15  # of the image, on each side
 _FISHEYE_END = 100.0 * exact.PI / 180.0  # means so far from the axis may still reach into the image
@@ -143,15 +146,16 @@ def project(
         first = chunks[r] * CHUNK
         slot = r * CHUNK
         for i in range(first, min(first + CHUNK, geometry.shape[0])):
-            if _footprint(view, geometry[i], footprints[slot], tiles[slot]):
-                _colour(view, geometry[i], harmonics[i], basis, footprints[slot])
-                footprints[slot, OWNER] = owner
+            made = _footprint_in(footprints[slot])
+            if _footprint(view, geometry[i], made, tiles[slot]):
+                _colour(view, geometry[i], harmonics[i], basis, made)
+                made.owner = owner
                 slot += 1
         counts[r] = slot - r * CHUNK
 
 
 @threaded_kernel
-def _footprint(view: View, splat: Floats, out: Floats, tiles: Tiles) -> bool:
+def _footprint(view: View, splat: Floats, out: Column, tiles: Tiles) -> bool:
     """Fill all of a footprint but its colour; False when it covers no pixel."""
     a = view[AXES : AXES + 9]
     dx, dy, dz = _f64(splat[0]) - view[0], _f64(splat[1]) - view[1], _f64(splat[2]) - view[2]
@@ -177,7 +181,7 @@ def _footprint(view: View, splat: Floats, out: Floats, tiles: Tiles) -> bool:
         slope_x, slope_y = x * per_distance, y * per_distance
     u = view[FX] * slope_x + view[CX]
     v = view[FY] * slope_y + view[CY]
-    extent = math.sqrt(2.0 * _f64(splat[SPLAT_EXTENT]))
+    extent = math.sqrt(2.0 * _f64(splat[EXTENT]))
     reach = extent * _f64(max(splat[SCALE], splat[SCALE + 1], splat[SCALE + 2])) * per_distance
     wide, high = reach * view[SPREAD_X] + MARGIN_PX, reach * view[SPREAD_Y] + MARGIN_PX
     if u + wide < 0.0 or u - wide > view[WIDTH] or v + high < 0.0 or v - high > view[HEIGHT]:
@@ -202,16 +206,16 @@ def _footprint(view: View, splat: Floats, out: Floats, tiles: Tiles) -> bool:
     tiles[2], tiles[3] = _tile(max(v - reach_y, 0.0)), _tile(min(v + reach_y, view[HEIGHT] - 1.0)) + 1
     root = math.sqrt(c_yy / (2.0 * determinant))
     whole_u, whole_v = math.floor(u + 0.5), math.floor(v + 0.5)
-    out[ROOT_XX], out[ROOT_XY], out[ROOT_YY] = root, -c_xy * root / c_yy, math.sqrt(0.5 / c_yy)
-    out[OPACITY], out[DEPTH], out[EXTENT] = splat[SPLAT_OPACITY], distance, splat[SPLAT_EXTENT]
-    out[CENTRE_X], out[CENTRE_Y], out[REST_X], out[REST_Y] = whole_u, whole_v, u - whole_u, v - whole_v
-    out[REACH_X], out[REACH_Y] = reach_x, reach_y
+    out.root_xx, out.root_xy, out.root_yy = root, -c_xy * root / c_yy, math.sqrt(0.5 / c_yy)
+    out.opacity, out.depth, out.extent = splat[OPACITY], distance, splat[EXTENT]
+    out.centre_x, out.centre_y, out.rest_x, out.rest_y = whole_u, whole_v, u - whole_u, v - whole_v
+    out.reach_x, out.reach_y = reach_x, reach_y
     # From the middle, the depth at which the splat is densest changes by its covariance with the image: that of a flat
     # one is its plane's, of which one over the depth is linear in the image. dx and dy go from pixel to centre.
     per_depth = per_distance * per_distance / determinant
-    out[INVERSE] = _ONE / out[DEPTH]
-    out[INVERSE_X] = (c_yy * c_xz - c_xy * c_yz) * per_depth
-    out[INVERSE_Y] = (c_xx * c_yz - c_xy * c_xz) * per_depth
+    out.inverse = _ONE / out.depth
+    out.inverse_x = (c_yy * c_xz - c_xy * c_yz) * per_depth
+    out.inverse_y = (c_xx * c_yz - c_xy * c_xz) * per_depth
     return True
 
 
@@ -295,7 +299,7 @@ def _tile(pixel: float) -> int:
 
 
 @threaded_kernel
-def _colour(view: View, splat: Floats, harmonics: Floats, basis: Floats, out: Floats) -> None:
+def _colour(view: View, splat: Floats, harmonics: Floats, basis: Floats, out: Column) -> None:
     """The splat's colour as seen from the camera: spherical harmonics of the direction from camera to splat."""
     dx, dy, dz = _f64(splat[0]) - view[0], _f64(splat[1]) - view[1], _f64(splat[2]) - view[2]
     per_length = 1.0 / math.sqrt(dx * dx + dy * dy + dz * dz)
@@ -319,4 +323,4 @@ def _colour(view: View, splat: Floats, harmonics: Floats, basis: Floats, out: Fl
         red += basis[k] * harmonics[k, 0]
         green += basis[k] * harmonics[k, 1]
         blue += basis[k] * harmonics[k, 2]
-    out[RED], out[GREEN], out[BLUE] = max(red, _f32(0.0)), max(green, _f32(0.0)), max(blue, _f32(0.0))
+    out.red, out.green, out.blue = max(red, _f32(0.0)), max(green, _f32(0.0)), max(blue, _f32(0.0))

@@ -16,7 +16,7 @@ from microsim.attachment import Run
 from microsim.engine.schedule import Command, Teleport, Transmission
 from microsim.errors import MissionError, ScenarioError
 from microsim.parts.missions import MissionPilot, fly_mission, load_mission
-from microsim.parts.missions.attachment import Flight
+from microsim.parts.missions.attachment import MissionRun
 from microsim.parts.missions.follower import FollowedPose, Follower, FollowerGoal, drive, fly
 from microsim.parts.missions.judge import DERIVED, TOPIC_VALUES, FieldPath, clearance_cells, is_met
 from microsim.parts.missions.mission_file import ACTIONS, EXPECTATIONS, Mission, is_mission
@@ -148,8 +148,8 @@ def test_a_packet_of_another_with_the_same_text_is_not_taken_for_ones_own() -> N
     assert outcome.sim.state("third").x > 5.0
 
 
-def flight_in(runner: Runner, mission: Any) -> Flight:
-    return Flight(mission, Run(runner))
+def flight_in(runner: Runner, mission: Any) -> MissionRun:
+    return MissionRun(mission, Run(runner))
 
 
 @pytest.mark.parametrize(("rtf", "wall_s"), [(1.0, 5.0), (2.0, 4.0)])
@@ -188,7 +188,7 @@ def test_on_ros_2_a_reset_begins_the_mission_anew_and_a_world_that_cannot_fly_it
     node = start_node(MemoryTransport("microsim", (), Bus()), microsim.load_scenario("flat"))
     flight = flight_in(node.runner, load_mission("patrol"))
     node.runner.pause(True)
-    node.runner.hand_out(node.sim.step(0))
+    node.runner.publish(node.sim.step(0))
     node.runner.step(200)
     first = node.sim.digest()
     node.runner.reset()
@@ -728,7 +728,7 @@ windowed_expectations = st.builds(until, st.floats(0, 0.4), st.floats(0.02, 0.5)
 @given(st.lists(good_entries, max_size=4), st.lists(good_expectations | windowed_expectations, max_size=4))
 def test_a_mission_run_many_ticks_at_a_time_is_the_run_tick_by_tick(do: Any, expect: Any) -> None:
     mission = {"duration": 0.5, "do": do, "expect": expect}
-    quick, slow = fly_mission(mission, QUIET), fly_mission(mission, QUIET, tap=lambda messages: None)
+    quick, slow = fly_mission(mission, QUIET), fly_mission(mission, QUIET, on_messages=lambda messages: None)
     assert quick.sim.digest() == slow.sim.digest()
     assert quick.violations == slow.violations
 
@@ -778,7 +778,7 @@ def test_a_mission_names_the_scenario_beside_it(tmp_path: Path) -> None:
 
 def test_a_tap_sees_every_message() -> None:
     seen: list[Any] = []
-    outcome = fly_mission(plan(duration=1), QUIET, tap=seen.extend)
+    outcome = fly_mission(plan(duration=1), QUIET, on_messages=seen.extend)
     assert len(on_topic(seen, "/clock")) == outcome.sim.tick + 1 == 61
 
 

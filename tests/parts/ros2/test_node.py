@@ -516,7 +516,7 @@ def test_a_namespace_moves_every_topic() -> None:
 def test_sim_info_tells_what_is_in_force() -> None:
     stage = Stage(ros_args=("--ros-args", "-p", "rover.max_v:=0.25"))
     stage.controller.listen("/sim/info", "std_msgs/msg/String", Qos(1, latched=True))
-    stage.node.runner.hand_out(stage.node.sim.step(0))
+    stage.node.runner.publish(stage.node.sim.step(0))
     stage.controller.transport.poll()
     info = json.loads(wire.decode("std_msgs/msg/String", stage.controller.received["/sim/info"][-1]).data)
     assert info["robots"]["rover"]["max_v"] == 0.25

@@ -9,9 +9,10 @@ import pytest
 from microsim import messages as wire
 from microsim.errors import UsageError
 from microsim.messages.topics import Qos
-from microsim.parts.ros2.transport import MissingTypeError, Parameter, Transport, Value, open_transport
+from microsim.parts.ros2.transport import MissingTypeError, Parameter, Transport, Value
 from microsim.parts.ros2.transport.memory import Bus, MemoryTransport
 from microsim.parts.ros2.transport.standalone import NotYet
+from microsim.parts.ros2.transports import open_transport
 
 STRING = "std_msgs/msg/String"
 SET_BOOL = "std_srvs/srv/SetBool"
@@ -429,7 +430,7 @@ def test_unknown_transports_are_refused_with_those_there_are() -> None:
     with pytest.raises(
         UsageError, match=r"no transport 'dsd'; did you mean 'dds'.*there are: auto, dds, rclpy, memory"
     ):
-        open_transport("dsd")  # type: ignore[arg-type]
+        open_transport("dsd")
 
 
 def test_arguments_may_come_with_or_without_the_flag_in_front() -> None:

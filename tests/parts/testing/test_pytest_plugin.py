@@ -48,7 +48,7 @@ NODE = """
 import sys
 from microsim import messages as wire
 from microsim.messages.topics import Qos
-from microsim.parts.ros2.transport import open_transport
+from microsim.parts.ros2.transports import open_transport
 
 node = open_transport("dds", "controller")
 twist = "geometry_msgs/msg/Twist"

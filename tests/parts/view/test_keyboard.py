@@ -43,7 +43,7 @@ def test_a_terminal_sends_keys_in_several_forms_and_at_once() -> None:
 def test_arrow_keys_move_the_chosen_robot_and_let_go_after_a_moment(runner: Runner) -> None:
     keys = controls_of(runner)
     keys.take(["\t", "up", "left"])
-    assert (keys.robot, keys.is_driven) == ("rover", True)
+    assert (keys.robot, keys.state.is_driven) == ("rover", True)
     runner.step(60)
     moving = runner.sim.state("rover")
     assert moving.v > 0.5

@@ -81,7 +81,7 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> FrameCollector:
     }
     runner = Runner(microsim.Simulation(scenario), 0.0)
     collector = FrameCollector(runner)
-    runner.listen(messages=collector.tap)
+    runner.listen(messages=collector.on_messages)
     return collector
 
 

@@ -18,7 +18,7 @@ from websockets.typing import Subprotocol
 
 import microsim
 from microsim.parts.view.web import Viewer
-from microsim.parts.view.web.controls import Controls, Ring, Stage
+from microsim.parts.view.web.controls import Controls, RewindBuffer, RunControls
 from microsim.parts.view.web.interface import Control, FrameCollector, PageOptions, PageTrouble
 from microsim.parts.view.web.page import ViewerPage, access
 from microsim.runner import Runner
@@ -198,7 +198,7 @@ def test_fifty_pages_half_of_them_deaf_all_see_the_newest(served: tuple[ViewerPa
     page, run = served
     runner = Runner(microsim.Simulation(BARE), 0.0)
     collector = FrameCollector(runner)
-    runner.listen(messages=collector.tap)
+    runner.listen(messages=collector.on_messages)
     with ExitStack() as stack:
         run.send(collector.scene())
         page._take()
@@ -222,7 +222,7 @@ def test_what_cannot_be_drawn_is_reported_and_drawing_continues(
     page, run = served
     runner = Runner(microsim.Simulation(BARE), 0.0)
     collector = FrameCollector(runner)
-    runner.listen(messages=collector.tap)
+    runner.listen(messages=collector.on_messages)
     run.send(collector.scene())
     page._take()
     stage, calls = page._stage, []
@@ -269,15 +269,15 @@ def test_many_wishes_to_seek_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = Runner(microsim.Simulation(BARE), 0.0)
     collector = FrameCollector(runner)
     collector.scene()
-    ring = Ring(runner, collector)
-    runner.listen(messages=collector.tap)
-    runner.listen(messages=ring.tap)
-    runner.hand_out(runner.sim.step(0))
+    rewind = RewindBuffer(runner, collector)
+    runner.listen(messages=collector.on_messages)
+    runner.listen(messages=rewind.on_messages)
+    runner.publish(runner.sim.step(0))
     runner.step(50)
     asked: list[int] = []
-    seek = ring.seek
-    monkeypatch.setattr(ring, "seek", lambda tick: (asked.append(tick), seek(tick))[1])
-    controls = Controls(runner, collector, Stage(), ring)
+    seek = rewind.seek
+    monkeypatch.setattr(rewind, "seek", lambda tick: (asked.append(tick), seek(tick))[1])
+    controls = Controls(runner, collector, RunControls(), rewind)
     controls.take([Control("seek", tick) for tick in range(40)])
     assert asked == [39]
     assert controls.shown is not None
@@ -288,7 +288,7 @@ def test_a_page_cannot_drive_what_takes_no_commands() -> None:
     walker = {"model": "actor", "path": [[0, 5, 5], [9, 9, 5]]}
     runner = Runner(microsim.Simulation({**BARE, "robots": {"walker": walker}}), 0.0)
     collector = FrameCollector(runner)
-    controls = Controls(runner, collector, Stage(), Ring(runner, collector))
+    controls = Controls(runner, collector, RunControls(), RewindBuffer(runner, collector))
     controls.take([Control("drive", ("walker", {}))])
     assert collector.driven == ""
     assert not runner.sim.waiting

@@ -8,7 +8,7 @@ import pytest
 
 import microsim
 from microsim.messages.outbox import Message
-from microsim.parts.view.web.controls import EVERY_S, SPAN_S, Ring
+from microsim.parts.view.web.controls import EVERY_S, SPAN_S, RewindBuffer
 from microsim.parts.view.web.interface import FrameCollector
 from microsim.recording.recorder import Recorder
 from microsim.runner import Runner
@@ -57,12 +57,12 @@ class Live:
         self.runner = Runner(self.sim, 0.0, None if pilot is None else pilot(self.sim))
         self.collector = FrameCollector(self.runner)
         self.collector.scene()
-        self.ring = Ring(self.runner, self.collector)
+        self.rewind = RewindBuffer(self.runner, self.collector)
         self.digests: dict[int, str] = {}
         self.places: dict[int, list[float]] = {}
-        self.runner.listen(messages=self.ring.tap)
+        self.runner.listen(messages=self.rewind.on_messages)
         self.runner.listen(messages=self._remember)
-        self.runner.hand_out(self.sim.step(0))
+        self.runner.publish(self.sim.step(0))
 
     def _remember(self, messages: Sequence[Message]) -> None:
         self.digests[self.sim.tick] = self.sim.digest()
@@ -83,14 +83,14 @@ def test_every_tick_that_is_looked_at_is_the_one_that_was(pilot: type[Wanderer] 
     live.go_on(TICKS)
     newest = live.sim.tick, live.sim.digest()
     for tick in [*range(TICKS), 99, 3, 50]:
-        frame = live.ring.seek(tick)
+        frame = live.rewind.seek(tick)
         assert frame is not None
         assert (frame.tick, frame.digest, frame.is_past) == (tick, live.digests[tick], True)
         assert list(frame.robots["rover"].position) == live.places[tick]
         stamps = [news.stamp_ns for news in frame.news.values()]
         assert max(stamps) <= frame.time_ns
         assert (live.sim.tick, live.sim.digest()) == newest
-    assert live.ring.seek(TICKS) is None
+    assert live.rewind.seek(TICKS) is None
     live.go_on(20)
     unseen = Live(pilot)
     unseen.go_on(TICKS + 20)
@@ -100,7 +100,7 @@ def test_every_tick_that_is_looked_at_is_the_one_that_was(pilot: type[Wanderer] 
 def test_the_newest_image_of_then_is_shown() -> None:
     live = Live()
     live.go_on(TICKS)
-    frame = live.ring.seek(50)  # images of 5 Hz are taken every 12 ticks, and arrive a little later
+    frame = live.rewind.seek(50)  # images of 5 Hz are taken every 12 ticks, and arrive a little later
     assert frame is not None
     assert 0.6 <= frame.news["/drone/camera/image_raw"].stamp_ns / 1e9 <= 0.8
 
@@ -110,12 +110,12 @@ def test_a_branch_goes_on_as_then_from_any_tick(at: int) -> None:
     live = Live()
     live.go_on(TICKS)
     whole = dict(live.digests)
-    live.ring.seek(at)
-    assert live.ring.branch() == f"branched at tick {at}, {at / 60:.2f} s"
+    live.rewind.seek(at)
+    assert live.rewind.branch() == f"branched at tick {at}, {at / 60:.2f} s"
     assert (live.sim.tick, live.sim.digest()) == (at, whole[at])
     live.go_on(TICKS - at)  # the pilot from where it was; outside, the same is done again
     assert live.digests == whole
-    frame = live.ring.seek(at + (TICKS - at) // 2)  # and all of it can be looked at once more
+    frame = live.rewind.seek(at + (TICKS - at) // 2)  # and all of it can be looked at once more
     assert frame is not None
     assert frame.digest == whole[frame.tick]
 
@@ -124,10 +124,10 @@ def test_a_command_that_was_lost_is_lost_in_the_past_too() -> None:
     live = Live(None, ["/rover/cmd_vel:loss(1)@0s-5s"])
     live.sim.command("rover", v=1.0)
     live.runner.step(60)
-    frame = live.ring.seek(50)
+    frame = live.rewind.seek(50)
     assert frame is not None
     assert frame.robots["rover"].position[0] == live.places[0][0]
-    live.ring.branch()
+    live.rewind.branch()
     live.runner.step(10)
     assert live.sim.state("rover").x == live.places[0][0]
 
@@ -162,14 +162,14 @@ def test_with_any_message_faults_every_tick_looked_at_is_the_one_that_was_and_a_
     whole, newest = dict(live.digests), (live.sim.tick, live.sim.digest())
     dice = random.Random(seed)
     for tick in dice.sample(range(ticks), 12):
-        frame = live.ring.seek(tick)
+        frame = live.rewind.seek(tick)
         assert frame is not None
         assert (frame.tick, frame.digest) == (tick, whole[tick]), faults
         assert list(frame.robots["rover"].position) == live.places[tick]
         assert (live.sim.tick, live.sim.digest()) == newest
     at = dice.randrange(1, ticks)
-    live.ring.seek(at)
-    live.ring.branch()
+    live.rewind.seek(at)
+    live.rewind.branch()
     assert live.sim.digest() == whole[at], faults
     live.go_on(ticks - at)
     assert live.digests == whole, faults
@@ -189,13 +189,13 @@ def test_inputs_enter_a_run_only_through_its_message_faults() -> None:
 def test_a_branch_forgets_what_came_after_it() -> None:
     live = Live(None)
     live.go_on(TICKS)
-    live.ring.seek(43)
-    live.ring.branch()
-    assert live.ring.span == (0, 43)
+    live.rewind.seek(43)
+    live.rewind.branch()
+    assert live.rewind.span == (0, 43)
     live.sim.command("rover", v=-1.0)
     live.runner.step(20)
     for tick in (30, 42, 43, 44, 50):
-        frame = live.ring.seek(tick)
+        frame = live.rewind.seek(tick)
         assert frame is not None
         assert frame.digest == live.digests[tick]
 
@@ -203,8 +203,8 @@ def test_a_branch_forgets_what_came_after_it() -> None:
 def test_a_pilot_that_cannot_be_copied_is_reported() -> None:
     live = Live(Uncopied)
     live.go_on(40)
-    live.ring.seek(20)
-    assert "its pilot cannot be copied" in live.ring.branch()
+    live.rewind.seek(20)
+    assert "its pilot cannot be copied" in live.rewind.branch()
     assert not live.runner.pilots
 
 
@@ -213,11 +213,11 @@ def test_a_reset_or_other_settings_leave_nothing_to_look_back_at() -> None:
     live.go_on(5)
     live.runner.reset(77)
     live.go_on(3)
-    frame = live.ring.seek(1)
+    frame = live.rewind.seek(1)
     assert frame is not None
     assert (frame.seed, frame.digest) == (77, live.digests[1])
     live.sim.reconfigure(live.sim.scenario.model_copy(update={"wind": live.sim.scenario.wind}))
-    assert live.ring.seek(1) is None
+    assert live.rewind.seek(1) is None
 
 
 def test_a_recording_hears_every_input_once_and_none_of_the_past(tmp_path: Path) -> None:
@@ -231,14 +231,14 @@ def test_a_recording_hears_every_input_once_and_none_of_the_past(tmp_path: Path)
         live.collector.scene()
         *others, newest = runner.listeners
         runner.listeners._all = (newest, *others)  # as it is in a run: the recorder before the page
-        runner.hand_out(sim.step(0))
+        runner.publish(sim.step(0))
         live.go_on(30)
         taken = recorder.inputs
         assert taken == 4
-        live.ring.seek(17)
+        live.rewind.seek(17)
         assert recorder.inputs == taken
         sim.reset()
-        runner.hand_out(sim.step(0))
+        runner.publish(sim.step(0))
         live.go_on(10)
         assert recorder.inputs == taken + 1
     assert not recorder.error
@@ -248,6 +248,6 @@ def test_the_past_is_bounded() -> None:
     live = Live(None)
     ticks = round(60 * (SPAN_S + 5))
     live.runner.step(ticks)
-    first, last = live.ring.span
+    first, last = live.rewind.span
     assert last == ticks
     assert SPAN_S <= (last - first) / 60 <= SPAN_S + 2 * EVERY_S

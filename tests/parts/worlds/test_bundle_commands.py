@@ -253,6 +253,13 @@ def test_info_tells_what_is_in_a_bundle(here):
         run("bundle", "info", "ovla")
 
 
+def test_info_prints_no_origin_that_is_not_known(here):
+    assert json.loads(run("bundle", "info", "street", "--json"))["origin_wgs84"] == []
+    (line,) = (line for line in run("bundle", "info", "street").splitlines() if line.startswith("origin wgs84"))
+    assert line.split()[2:] == ["not", "known"]
+    assert "35.6586, 139.745, 40" in run("bundle", "info", "oval")
+
+
 def test_info_counts_overlapping_polygons_once(here):
     folder = small_bundle(here / "small")
 
@@ -269,8 +276,7 @@ def test_info_counts_overlapping_polygons_once(here):
 
 
 def test_every_world_generator_is_a_template(here):
-    from microsim.parts.worlds.generate import generate_world
-    from microsim.paths import world_templates
+    from microsim.parts.worlds.generate import generate_world, world_templates
 
     assert world_templates() == ["minimal", "oval"]
     assert "<minimal|oval>" in run("bundle", "new", "--help")

@@ -14,9 +14,9 @@ from microsim.bundle import Bundle, load_bundle
 from microsim.bundle.bundle_writing import write_bundle
 from microsim.bundle.splat_sources import open_splats
 from microsim.documents.yaml_text import read_yaml, to_yaml
-from microsim.parts.worlds.edited_world import write_edited
+from microsim.parts.worlds.apply_edits import write_edited
+from microsim.parts.worlds.edits import WorldEdits, cut_outs, edit_problems, edits_of, robot_name, scenario_of
 from microsim.parts.worlds.generate import generate_world
-from microsim.parts.worlds.world_edits import WorldEdits, cut_outs, edit_problems, edits_of, robot_name, scenario_of
 from tests.cli_support import run_microsim
 from tests.support import COMPILED
 

@@ -43,7 +43,8 @@ def digests(name: str, device: Any) -> dict[str, str]:
     drive([twin], dice, 5)
     places = batch.free_places("a place", (2.0, 18.0), (2.0, 18.0))
     arrays = {**batch.snapshot().arrays, **{f"twin {k}": v for k, v in twin.snapshot().arrays.items()}, "free": places}
-    return {key: hashlib.sha256(np.ascontiguousarray(each).tobytes()).hexdigest() for key, each in arrays.items()}
+    found = {key: np.ascontiguousarray(batch.loops.host(each)) for key, each in arrays.items()}
+    return {key: hashlib.sha256(each.tobytes()).hexdigest() for key, each in found.items()}
 
 
 def fire_everywhere() -> None:

@@ -204,9 +204,9 @@ def wander(sim: Any, until: int) -> list[Any]:
 def test_faults_are_part_of_the_digest_of_snapshots_and_of_recordings(tmp_path: Path) -> None:
     first, second = (microsim.Simulation(everything()) for _ in range(2))
     with Recorder(tmp_path / "bag", first, RecordOptions()) as recorder:
-        recorder.tap(wander(first, 50))
+        recorder.on_messages(wander(first, 50))
         middle = first.snapshot()
-        recorder.tap(wander(first, 150))
+        recorder.on_messages(wander(first, 150))
     second.restore(middle)
     wander(second, 150)
     assert first.digest() == second.digest()

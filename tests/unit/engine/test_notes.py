@@ -145,7 +145,7 @@ def test_a_recording_that_stops_is_in_the_log(tmp_path: Path) -> None:
     runner, collector = run_of(BARE)
     recorder = Recorder(tmp_path / "bag", runner.sim)
     recorder.attach(runner)
-    runner.hand_out(runner.sim.step(0))
+    runner.publish(runner.sim.step(0))
     runner.sim.advance(3)
     runner.step(1)
     recorder.close()

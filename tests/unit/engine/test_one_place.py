@@ -117,9 +117,9 @@ GENERATOR = Generator("pillars", lambda options, map, random: [
 ], PillarOptions)
 ''',
     ),
-    "microsim.cli.commands": (
-        "greet",
-        '''
+}
+
+COMMAND = '''
 from microsim.cli.command import Command
 
 def greet() -> int:
@@ -128,9 +128,7 @@ def greet() -> int:
     return 0
 
 COMMAND = Command(greet, panel="Run", position=999)
-''',
-    ),
-}
+'''
 
 METRIC = '''
 from microsim.parts.sweep.metrics import Metric
@@ -223,6 +221,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         home.mkdir()
         (home / f"{name}.py").write_text(text)
         folders[package] = str(home)
+    greetings = folder / "new" / "greetings" / "commands"
+    greetings.mkdir(parents=True)
+    (greetings / "greet.py").write_text(COMMAND)
     home = folder / "metrics"
     home.mkdir()
     (home / "highest.py").write_text(METRIC)
@@ -236,11 +237,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     )
     assert child.returncode == 0, child.stderr[-3000:]
     result: dict[str, Any] = json.loads(child.stdout.strip().split("\n")[-1])
-    greeted = "import sys; import microsim.cli.commands as commands; commands.__path__.append(sys.argv.pop(1))\n"
-    greeted += "from microsim.cli import main; main()"
+    greeted = "import sys, microsim; microsim.__path__.append(sys.argv.pop(1)); from microsim.cli import main; main()"
     for words, key in ((["--help"], "help"), (["greet"], "greeting")):
         ran = subprocess.run(
-            [sys.executable, "-c", greeted, folders["microsim.cli.commands"], *words],
+            [sys.executable, "-c", greeted, str(folder / "new"), *words],
             capture_output=True,
             text=True,
             env={**os.environ, "PYTHONPATH": str(ROOT)},

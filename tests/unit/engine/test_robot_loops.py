@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsim.engine.bodies import Body
-from microsim.engine.calls import TRACE, call_now
-from microsim.engine.columns import column_at
-from microsim.engine.components import COMMON, Airflow
+from microsim.engine.calls import call_now
+from microsim.engine.components import TRACE, Airflow, state_at, trace_at
 from microsim.engine.contact_tables import Contacts, Mover
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.physics import scene_of
@@ -19,7 +18,6 @@ from microsim.robots.drone import Drone
 from microsim.robots.rover import Rover
 
 DT, SIDE, CELL = 0.02, 40, 0.5
-state_at, trace_at = column_at(COMMON), column_at(TRACE)
 SETTINGS = {"drone": Drone(), "rover": Rover()}
 
 

@@ -303,9 +303,9 @@ def test_joint_states_tell_wheels_and_steering() -> None:
 def test_a_car_goes_on_bit_for_bit_from_a_snapshot_and_replays_from_a_recording(tmp_path: Any) -> None:
     sim = microsim.Simulation(car_scenario())
     with Recorder(tmp_path / "bag", sim, RecordOptions()) as recorder:
-        recorder.tap(wander(sim, 250))
+        recorder.on_messages(wander(sim, 250))
         middle = sim.snapshot()
-        recorder.tap(wander(sim, 400))
+        recorder.on_messages(wander(sim, 400))
         digest, rows = sim.digest(), sim.rows("ego")
     twin = microsim.Simulation(car_scenario())
     twin.restore(middle)

@@ -165,9 +165,9 @@ def test_recordings_states_and_tokens_do_not_depend_on_the_folder(
         bag = tmp_path / str(number) / "bag"
         bag.parent.mkdir()
         with Recorder(bag, sim, RecordOptions()) as recorder:
-            recorder.tap(sim.step(3))
+            recorder.on_messages(sim.step(3))
             sim.spawn("crate", free_place(sim))
-            recorder.tap(sim.step(3))
+            recorder.on_messages(sim.step(3))
         sim = microsim.Simulation(load(case, home))
         sim.step(3)
         save_state(tmp_path / f"{number}.state", sim.snapshot())

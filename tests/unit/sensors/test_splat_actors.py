@@ -232,7 +232,7 @@ def complaint(data: Any) -> str:
     ("name", "content", "expected"),
     [
         ("gone.ply", None, "no such file: "),
-        ("car.obj", b"v 0 0 0", "expected a file .ply, .splat or .spz"),
+        ("car.obj", b"v 0 0 0", "expected a file .ply, .splat, .spz or .sog"),
         ("car.ply", b"solid", "car.ply"),
         ("mesh.ply", b"ply\nformat ascii 1.0\nelement vertex 1\nproperty float x\nend_header\n0\n", "not a splat"),
         ("car.splat", b"123", "expected 32 bytes for each Gaussian, found 3 bytes"),

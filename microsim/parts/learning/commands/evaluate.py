@@ -19,7 +19,7 @@ from microsim.cli.command import (
     seed_value,
 )
 from microsim.cli.precompile import compiling
-from microsim.cli.terminal import FAILED, GOOD, Bar, interruptible, print_json, tell, warn
+from microsim.cli.terminal import Bar, ExitCode, interruptible, print_json, tell, warn
 from microsim.errors import UsageError
 from microsim.options import flag, option
 
@@ -101,7 +101,7 @@ def evaluate(options: EvaluateOptions) -> int:
         print_json(result)
     else:
         _tell_result(result, found, options)
-    return GOOD if result["success"] >= options.at_least else FAILED
+    return ExitCode.GOOD if result["success"] >= options.at_least else ExitCode.FAILED
 
 
 COMMAND = Command(evaluate, panel="Learn", position=162, json=EvaluateOutput)

@@ -7,10 +7,10 @@ from typing import Annotated, NamedTuple
 
 from microsim.cli.command import ROS_ARGS, Command, PluginsOption, PolicyArgument, seed_value
 from microsim.cli.precompile import compiling
-from microsim.cli.terminal import GOOD, interrupts_end_the_run, tell
+from microsim.cli.terminal import ExitCode, interrupts_end_the_run, tell
 from microsim.errors import os_errors
 from microsim.options import flag, option
-from microsim.parts.small_nodes.commands.robot_simulator import NodeTransport
+from microsim.parts.ros2.transports import AUTO, transport_option
 
 
 class PolicyOptions(NamedTuple):
@@ -20,7 +20,7 @@ class PolicyOptions(NamedTuple):
         option("--seed N", "Seed of the world, which determines where goals are.", parser=seed_value, show_default="0"),
     ] = None
     node: Annotated[bool, flag("--node", "Run it as a ROS 2 node, until Ctrl-C.")] = False
-    transport: Annotated[NodeTransport, option("--transport", "How the node joins ROS 2.")] = NodeTransport.auto
+    transport: Annotated[str, transport_option("How the node joins ROS 2: auto, dds, rclpy or memory.")] = AUTO
     scenario: Annotated[
         Path | None, option("--scenario FILE", "Write the scenario of its task, with the gates of lockstep.")
     ] = None
@@ -60,7 +60,7 @@ def policy(options: PolicyOptions) -> int:
         return _run(options)
     if options.scenario is None and options.onnx is None:
         _describe(found.about, str(found.shape))
-    return GOOD
+    return ExitCode.GOOD
 
 
 COMMAND = Command(policy, panel="Learn", position=164)
@@ -77,17 +77,17 @@ def _describe(about: dict[str, object], network: str) -> None:
 
 def _run(options: PolicyOptions) -> int:
     from microsim.parts.learning.policy_node import NODE_NAME, PolicyNode
-    from microsim.parts.ros2.transport import open_transport
+    from microsim.parts.ros2.transports import open_transport
 
     with interrupts_end_the_run() as interrupts:
-        transport = open_transport(options.transport.value, NODE_NAME, ROS_ARGS)
+        transport = open_transport(options.transport, NODE_NAME, ROS_ARGS)
         try:
             with compiling():
                 node = interrupts.runner = PolicyNode(transport, options.policy, (options.seed or 0))
             transport.log("info", f"{node.policy.task}: waiting for {', '.join(node.topics)}")
             node.run()
         except KeyboardInterrupt:
-            return GOOD
+            return ExitCode.GOOD
         finally:
             transport.close()
-    return GOOD
+    return ExitCode.GOOD

@@ -18,7 +18,7 @@ from microsim.cli.command import (
     seed_value,
 )
 from microsim.cli.precompile import compiling
-from microsim.cli.terminal import GOOD, Interrupts, interrupts_end_the_run, note, print_json, tell
+from microsim.cli.terminal import ExitCode, Interrupts, interrupts_end_the_run, note, print_json, tell
 from microsim.errors import UsageError
 from microsim.options import argument, check_can_write, option
 from microsim.registry import trust
@@ -88,7 +88,7 @@ COMMAND = Command(train, panel="Learn", position=160, json=TrainOutput)
 def _check_files(options: TrainOptions, out: Path) -> None:
     """Refuse what could not be written after the training."""
     from microsim.parts.learning.policy import import_onnx
-    from microsim.recording.bag_plot import check_name, matplotlib
+    from microsim.plotting import check_name, matplotlib
 
     if out.suffix != ".npz":
         raise UsageError(f"--out {out}: expected a name that ends with .npz")
@@ -134,7 +134,7 @@ def _train(options: TrainOptions, out: Path, interrupts: Interrupts) -> int:
         print_json(result)
     else:
         _tell_result(options, result, curve)
-    return GOOD
+    return ExitCode.GOOD
 
 
 def _setting(text: str) -> tuple[str, float]:

@@ -25,7 +25,12 @@ from microsim import messages as wire
 from microsim.errors import UsageError
 from microsim.messages.topics import DEFAULT_QOS, Qos
 from microsim.messages.type_files import add_types, find_type, no_type
-from microsim.parts.live_tools.client.reasons import not_found, participants_on_this_machine, why_silent, why_unheard
+from microsim.parts.live_tools.client.reasons import (
+    not_found,
+    participants_on_this_machine,
+    why_no_subscriber,
+    why_silent,
+)
 from microsim.parts.live_tools.client.subscription import Subscription
 from microsim.parts.ros2.transport.dds import Client, DdsPublisher, DdsTransport
 from microsim.parts.ros2.transport.dds_domain import domain_id
@@ -101,9 +106,9 @@ class ClientPublisher:
         """Whether all reliable subscribers have received everything within that time."""
         return self._publisher.writer.wait_for_acks(timeout)
 
-    def why_unheard(self) -> list[str]:
+    def why_no_subscriber(self) -> list[str]:
         """Why it is not received, as sentences; empty if it is."""
-        return self._node.do(lambda: why_unheard(self._node.view, self.topic, self.type, self.qos))
+        return self._node.do(lambda: why_no_subscriber(self._node.view, self.topic, self.type, self.qos))
 
 
 class ClientNode:

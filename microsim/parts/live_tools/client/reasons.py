@@ -89,7 +89,7 @@ def why_silent(view: GraphView, topic: str, type_name: str, qos: Qos | None) -> 
     return [f"{_who(view, same)} is connected and has sent nothing since{paused}"]
 
 
-def why_unheard(view: GraphView, topic: str, type_name: str, qos: Qos) -> list[str]:
+def why_no_subscriber(view: GraphView, topic: str, type_name: str, qos: Qos) -> list[str]:
     """Why no subscriber receives what is published."""
     if not view.others():
         return nobody_there()

@@ -7,31 +7,25 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typing_extensions import TypedDict
 
-from microsim.cli.command import Command, JsonOption, with_options
-from microsim.cli.json_schemas import MessageOutput, NamesOutput
-from microsim.cli.terminal import FAILED, GOOD, print_json
+from microsim.cli.command import Command, with_options
+from microsim.cli.terminal import ExitCode
 from microsim.options import argument, flag, option
 from microsim.parts.live_tools.live import (
     PANEL,
-    CountOption,
-    FindOptions,
     GivenArgument,
-    ListOptions,
-    NameOptions,
+    MessageOutput,
+    NamesOutput,
     Ros2Options,
-    ShowTypesOption,
     StdinOption,
     TypesOption,
     WithinOption,
     connected,
     json_text,
-    list_names,
-    print_names_with,
-    print_type,
     read_values,
     type_and_values,
     yaml_text,
 )
+from microsim.parts.live_tools.named_verbs import Named, Sides
 
 action = typer.Typer(no_args_is_help=True, help="List actions of any ROS 2 network, and send goals.")
 
@@ -49,11 +43,8 @@ class GoalOutput(TypedDict):
     result: Annotated[Any, "A message as an object of its fields; null: there is none."]
 
 
-class ActionOutput(TypedDict):
+class ActionOutput(Sides):
     action: str
-    types: list[str]
-    clients: Annotated[list[str], "Names of nodes."]
-    servers: list[str]
 
 
 OUTPUTS = {
@@ -66,74 +57,14 @@ OUTPUTS = {
 COMMAND = Command(action, panel=PANEL, position=354, json=OUTPUTS)
 
 
-@action.command("list")
-@with_options
-def list_actions(options: ListOptions) -> None:
-    """List the actions.
-
-    \b
-    Examples:
-      microsim action list -t
-    """
-    list_names(lambda node: node.actions(), options._replace(show_all=True))
-
-
-@action.command("type")
-@with_options
-def action_type(options: NameOptions) -> None:
-    """Print the type of an action.
-
-    \b
-    Examples:
-      microsim action type /simulate_steps
-    """
-    print_type(lambda node, name: node.types_of_action(name), options)
-
-
-@action.command()
-@with_options
-def find(options: FindOptions) -> None:
-    """List the actions of a type.
-
-    \b
-    Examples:
-      microsim action find simulation_interfaces/action/SimulateSteps
-    """
-    print_names_with(lambda node: node.actions(), "action", options)
-
-
-class InfoOptions(NamedTuple):
-    name: Annotated[str, argument("ACTION", "Name of the action.")]
-    show_types: ShowTypesOption = False
-    only_count: CountOption = False
-    json: JsonOption = False
-    ros2: Ros2Options = Ros2Options()
-
-
-@action.command()
-@with_options
-def info(options: InfoOptions) -> None:
-    """Show which nodes serve an action, and which send goals to it.
-
-    \b
-    Examples:
-      microsim action info /simulate_steps
-    """
-    from microsim.parts.ros2.transport.graph_view import ACTION
-
-    with connected(None) as node:
-        types = node.types_of_action(options.name)
-        name = node.absolute(options.name, "action")
-        node.settle()
-        request = f"rq{name}{ACTION}send_goalRequest"
-        sides = {side: node.owners(request, is_writer) for side, is_writer in (("clients", True), ("servers", False))}
-    if options.json:
-        print_json({"action": name, "types": types, **sides})
-        return
-    print(f"{name} [{', '.join(types)}]" if options.show_types else name)
-    for side, owners in sides.items():
-        shown = [] if options.only_count else [f"    {owner}" for owner in owners]
-        print("\n".join([f"  {side}  {len(owners)}", *shown]))
+_ACTION = Named(
+    "action", "action", "/simulate_steps", "simulation_interfaces/action/SimulateSteps",
+    request="{name}/_action/send_goal", has_hidden=True,
+    names=lambda node: node.actions(), types_of=lambda node, name: node.types_of_action(name),
+)  # fmt: skip
+_ACTION.add_list(action)
+_ACTION.add_type_and_find(action)
+_ACTION.add_info(action, "Show which nodes serve an action, and which send goals to it.")
 
 
 class GoalOptions(NamedTuple):
@@ -179,4 +110,4 @@ def send_goal(options: GoalOptions) -> int:
             print(json_text({"status": outcome.status, "result": result}))
         else:
             print(yaml_text({"status": outcome.status, **({"result": result} if result is not None else {})}))
-    return GOOD if outcome.status == "succeeded" else FAILED
+    return ExitCode.GOOD if outcome.status == "succeeded" else ExitCode.FAILED

@@ -9,7 +9,7 @@ import typer
 from typing_extensions import TypedDict
 
 from microsim.cli.command import Command, ResultJsonOption
-from microsim.cli.terminal import FAILED, GOOD, ShareProgress
+from microsim.cli.terminal import ExitCode, ShareProgress
 from microsim.options import argument, check_can_write, flag, option
 from microsim.parts.live_tools.live import PANEL, connected
 
@@ -72,14 +72,14 @@ def conformance(
     if list_only:
         for each in chosen:
             print(f"{each.group:12} {each.name}: {each.title}  [{each.cites}]")
-        return GOOD
+        return ExitCode.GOOD
     check_can_write("--html", html)
     with connected(None) as network:
         progress = ShareProgress("checking")
         report = run_checks(find_simulator(network, node, dialect, timeout, spawn), chosen, progress.count)
         progress.end()
     _write(report, html, as_json)
-    return GOOD if report.is_conformant else FAILED
+    return ExitCode.GOOD if report.is_conformant else ExitCode.FAILED
 
 
 def _write(report: ConformanceReport, html: Path | None, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from microsim.cli.command import Command, with_options
-from microsim.cli.terminal import FAILED, GOOD, note
+from microsim.cli.terminal import ExitCode, note
 from microsim.options import argument, flag
 from microsim.parts.live_tools.live import PANEL, TypesOption, yaml_text
 
@@ -129,7 +129,7 @@ def package(options: PackageOptions) -> int:
     if not found:
         note(f"{options.package} has none")
     print("\n".join(found), end="\n" if found else "")
-    return GOOD if found else FAILED
+    return ExitCode.GOOD if found else ExitCode.FAILED
 
 
 @interface.command()

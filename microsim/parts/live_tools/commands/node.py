@@ -8,13 +8,13 @@ import typer
 from typing_extensions import TypedDict
 
 from microsim.cli.command import Command, JsonOption, with_options
-from microsim.cli.json_schemas import NamesOutput
 from microsim.cli.terminal import print_json
 from microsim.options import argument, flag
 from microsim.parts.live_tools.live import (
     PANEL,
     AllOption,
     CountOption,
+    NamesOutput,
     Ros2Names,
     Ros2Options,
     connected,

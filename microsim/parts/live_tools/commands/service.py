@@ -6,43 +6,35 @@ import time
 from typing import Annotated, NamedTuple
 
 import typer
-from typing_extensions import TypedDict
 
 from microsim.cli.command import Command, JsonOption, with_options
-from microsim.cli.json_schemas import MessageOutput, NamesOutput
-from microsim.cli.terminal import note, print_json
+from microsim.cli.terminal import note
 from microsim.options import argument, flag, option
 from microsim.parts.live_tools.live import (
     PANEL,
     AnswerOption,
-    FindOptions,
     FormOptions,
     GivenArgument,
-    ListOptions,
-    NameOptions,
+    MessageOutput,
+    NamesOutput,
     OnceOption,
     Ros2Options,
     StdinOption,
     TypesOption,
     WithinOption,
     connected,
-    list_names,
     messages_of,
     plain_form,
     print_message,
-    print_names_with,
     print_plain,
-    print_type,
     read_values,
     type_and_values,
 )
+from microsim.parts.live_tools.named_verbs import Named, Sides
 
 
-class ServiceOutput(TypedDict):
+class ServiceOutput(Sides):
     service: str
-    types: list[str]
-    servers: Annotated[list[str], "Names of nodes."]
-    clients: list[str]
 
 
 service = typer.Typer(no_args_is_help=True, help="List and call services of any ROS 2 network.")
@@ -57,64 +49,13 @@ OUTPUTS = {
 COMMAND = Command(service, panel=PANEL, position=352, json=OUTPUTS)
 
 
-@service.command("list")
-@with_options
-def list_services(options: ListOptions) -> None:
-    """List the services.
-
-    \b
-    Examples:
-      microsim service list
-      microsim service list -t
-    """
-    list_names(lambda node: node.services(), options)
-
-
-@service.command("type")
-@with_options
-def service_type(options: NameOptions) -> None:
-    """Print the type of a service.
-
-    \b
-    Examples:
-      microsim service type /sim/pause
-    """
-    print_type(lambda node, name: node.types_of_service(name), options)
-
-
-@service.command()
-@with_options
-def find(options: FindOptions) -> None:
-    """List the services of a type.
-
-    \b
-    Examples:
-      microsim service find std_srvs/srv/SetBool
-    """
-    print_names_with(lambda node: node.services(), "srv", options)
-
-
-@service.command()
-@with_options
-def info(options: NameOptions) -> None:
-    """Show who serves and who calls a service.
-
-    \b
-    Examples:
-      microsim service info /sim/pause
-    """
-    with connected(None) as node:
-        types = node.types_of_service(options.name)
-        name = node.absolute(options.name, "service")
-        node.settle()
-        request = f"rq{name}Request"
-        sides = {side: node.owners(request, is_writer) for side, is_writer in (("servers", False), ("clients", True))}
-    if options.json:
-        print_json({"service": name, "types": types, **sides})
-        return
-    print(f"{name}\n  type     {', '.join(types)}")
-    for side, owners in sides.items():
-        print("\n".join([f"  {side}  {len(owners)}", *(f"    {owner}" for owner in owners)]))
+_SERVICE = Named(
+    "service", "srv", "/sim/pause", "std_srvs/srv/SetBool", request="{name}",
+    names=lambda node: node.services(), types_of=lambda node, name: node.types_of_service(name),
+)  # fmt: skip
+_SERVICE.add_list(service)
+_SERVICE.add_type_and_find(service)
+_SERVICE.add_info(service, "Show who serves and who calls a service.")
 
 
 class EchoOptions(NamedTuple):

@@ -14,16 +14,15 @@ import typer
 from typing_extensions import TypedDict
 
 from microsim.cli.command import Command, JsonOption, with_options
-from microsim.cli.json_schemas import MessageOutput, NamesOutput
 from microsim.cli.terminal import note, print_json
 from microsim.errors import UsageError
 from microsim.options import argument, flag, option
 from microsim.parts.live_tools.live import (
     PANEL,
-    FindOptions,
     FormOptions,
     ListOptions,
-    NameOptions,
+    MessageOutput,
+    NamesOutput,
     OnceOption,
     Ros2Options,
     StdinOption,
@@ -34,11 +33,10 @@ from microsim.parts.live_tools.live import (
     messages_of,
     not_supported,
     print_message_as,
-    print_names_with,
-    print_type,
     read_values,
     type_and_values,
 )
+from microsim.parts.live_tools.named_verbs import Named
 
 if TYPE_CHECKING:
     from microsim.messages.topics import Qos
@@ -172,6 +170,12 @@ class TopicListOptions(NamedTuple):
     verbose: Annotated[bool, flag("--verbose -v", "How many publishers and subscribers each topic has.")] = False
 
 
+_TOPIC = Named(
+    "topic", "msg", "/rover/odom", "nav_msgs/msg/Odometry",
+    names=lambda node: node.topics(), types_of=lambda node, name: node.types_of(name),
+)  # fmt: skip
+
+
 @topic.command("list")
 @with_options
 def list_topics(options: TopicListOptions) -> None:
@@ -186,7 +190,7 @@ def list_topics(options: TopicListOptions) -> None:
     if options.verbose and not options.names.json:
         _list_sides(options.names)
     else:
-        list_names(lambda node: node.topics(), options.names)
+        list_names(_TOPIC.names, options.names)
 
 
 def _list_sides(options: ListOptions) -> None:
@@ -206,28 +210,7 @@ def _on(name: str, is_writer: bool, view: GraphView) -> list[GraphEndpoint]:
     return view.on(name, is_writer=is_writer)
 
 
-@topic.command("type")
-@with_options
-def topic_type(options: NameOptions) -> None:
-    """Print the type of a topic.
-
-    \b
-    Examples:
-      microsim topic type /rover/odom
-    """
-    print_type(lambda node, name: node.types_of(name), options)
-
-
-@topic.command()
-@with_options
-def find(options: FindOptions) -> None:
-    """List the topics of a type.
-
-    \b
-    Examples:
-      microsim topic find nav_msgs/msg/Odometry
-    """
-    print_names_with(lambda node: node.topics(), "msg", options)
+_TOPIC.add_type_and_find(topic)
 
 
 class InfoOptions(NamedTuple):
@@ -613,7 +596,8 @@ def _wait_for_subscribers(publisher: ClientPublisher, options: PublishOptions) -
     ):
         return
     reasons = (
-        "; ".join(publisher.why_unheard()) or f"{publisher.subscribers} of {needed} subscribers on {publisher.topic}"
+        "; ".join(publisher.why_no_subscriber())
+        or f"{publisher.subscribers} of {needed} subscribers on {publisher.topic}"
     )
     note(f"waiting for a subscriber: {reasons}" if needed else f"not received: {reasons}")
     left = 1e9 if most is None else max(0.0, most - NO_SUBSCRIBER_S)

@@ -14,16 +14,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
-
-from microsim.errors import UsageError, unknown
 
 if TYPE_CHECKING:
     from microsim.messages.topics import Qos
-
-Kind: TypeAlias = Literal["auto", "dds", "rclpy", "memory"]
-KINDS: tuple[Kind, ...] = ("auto", "dds", "rclpy", "memory")
 
 Value: TypeAlias = bool | int | float | str | list[bool] | list[int] | list[float] | list[str]
 LogLevel: TypeAlias = Literal["debug", "info", "warn", "error"]
@@ -158,33 +152,3 @@ class MissingTypeError(Exception):
     def __init__(self, type_name: str, reason: str) -> None:
         super().__init__(f"{type_name}: {reason}")
         self.reason = reason
-
-
-def open_transport(kind: Kind = "auto", node_name: str = "microsim", ros_args: Sequence[str] = ()) -> Transport:
-    """`auto`: rclpy where ROS 2 is sourced, else dds. `ros_args` as on the command line, `--ros-args` in front."""
-    if kind not in KINDS:
-        raise UsageError(unknown("no transport", repr(kind), kind, KINDS))
-    arguments = list(ros_args)
-    if arguments and "--ros-args" not in arguments:
-        arguments.insert(0, "--ros-args")
-    if kind == "rclpy" or (kind == "auto" and find_spec("rclpy") is not None):
-        try:
-            from microsim.parts.ros2.transport.rclpy_transport import RclpyTransport
-
-            return RclpyTransport(node_name, arguments)
-        except ImportError as error:  # an incomplete ROS 2 environment
-            if kind == "rclpy":
-                raise UsageError(f"rclpy cannot be imported ({error}); source a ROS 2 installation first") from error
-    if kind == "memory":
-        from microsim.parts.ros2.transport.memory import MemoryTransport
-
-        return MemoryTransport(node_name, arguments)
-    if find_spec("cyclonedds") is None:
-        raise UsageError(
-            "the dds transport needs Cyclone DDS: pip install 'cyclonedds>=11.0,<12' (CPython 3.10 to 3.13; Linux "
-            "x86_64, macOS arm64, Windows); elsewhere source a ROS 2 installation, and rclpy is used, or see 'Linux on "
-            "arm64' in docs/ros2_reference.md"
-        )
-    from microsim.parts.ros2.transport.dds import DdsTransport
-
-    return DdsTransport(node_name, arguments)

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from enum import Enum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from microsim.cli.command import ROS_ARGS, Command, PluginsOption, seconds
 from microsim.cli.precompile import compiling, precompile
-from microsim.cli.terminal import GOOD, interrupts_end_the_run
+from microsim.cli.terminal import ExitCode, interrupts_end_the_run
 from microsim.errors import UsageError
 from microsim.options import flag, option
+from microsim.parts.ros2.transports import AUTO, transport_option
 
 if TYPE_CHECKING:
     from microsim.parts.ros2.transport import Transport
     from microsim.parts.small_nodes.paced_node import PacedNode
-
-
-class NodeTransport(str, Enum):
-    auto = "auto"
-    dds = "dds"
-    rclpy = "rclpy"
-    memory = "memory"
 
 
 _TRANSPORT = (
@@ -35,7 +28,7 @@ _DIGEST = "Print the SHA-256 over every message, alone on the last line; require
 
 
 class NodeOptions(NamedTuple):
-    transport: Annotated[NodeTransport, option("--transport", _TRANSPORT)] = NodeTransport.auto
+    transport: Annotated[str, transport_option(_TRANSPORT)] = AUTO
     duration: Annotated[float | None, option("--duration S", _DURATION, parser=seconds)] = None
     digest: Annotated[bool, flag("--digest", _DIGEST)] = False
     plugins: PluginsOption = None
@@ -67,7 +60,7 @@ COMMAND = Command(robot_simulator, panel="ROS 2 nodes", position=420)
 
 def run_node(name: str, make: Callable[[Transport], PacedNode], options: NodeOptions) -> int:
     """Run the node that `make` creates on a transport, until its time is over or Ctrl-C; the exit code."""
-    from microsim.parts.ros2.transport import open_transport
+    from microsim.parts.ros2.transports import open_transport
 
     def first_cycle() -> None:
         quietly = (*(ROS_ARGS or ("--ros-args",)), "--log-level", "fatal")  # the run itself will warn
@@ -79,7 +72,7 @@ def run_node(name: str, make: Callable[[Transport], PacedNode], options: NodeOpt
         try:
             with compiling():
                 precompile(name, first_cycle)
-            transport = open_transport(options.transport.value, name, ROS_ARGS)
+            transport = open_transport(options.transport, name, ROS_ARGS)
             try:
                 node = interrupts.runner = make(transport)
                 if options.digest and not node.is_deterministic:
@@ -91,9 +84,9 @@ def run_node(name: str, make: Callable[[Transport], PacedNode], options: NodeOpt
             finally:
                 transport.close()
         except KeyboardInterrupt:
-            return GOOD
+            return ExitCode.GOOD
     for reason, count in node.ignored.items():
         print(f"{name}: ignored {count} {reason}", file=sys.stderr)
     if options.digest:
         print(node.core.outbox.digest.hex())
-    return GOOD
+    return ExitCode.GOOD

@@ -15,7 +15,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from microsim.parts.ros2.node_process import StartedProcess, signal_all, split, started
+from microsim.parts.ros2.node_process import split
+from microsim.processes import StartedProcess, signal_all, started
 
 PAUSE_S = 0.2  # longest that a node is stopped for, and
 BETWEEN_S = 0.3  # longest time between two of these pauses

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -12,9 +11,10 @@ from typing_extensions import NotRequired, TypedDict
 from microsim.ci_reports import CiCase, ReportOptions
 from microsim.cli.command import Command, PluginsOption, QuietOption, TimeoutOption, seconds, words_of
 from microsim.cli.json_schemas import Digest, Ticks
-from microsim.cli.terminal import FAILED, GOOD, WRONG_INPUT, Bar, interruptible, is_quiet, print_json, print_table, warn
+from microsim.cli.terminal import Bar, ExitCode, interruptible, is_quiet, print_json, print_table, warn
 from microsim.errors import UsageError
 from microsim.options import argument, flag, option
+from microsim.parts.ros2.transports import transport_option
 from microsim.processes import usable_cores
 
 if TYPE_CHECKING:
@@ -33,12 +33,6 @@ _WITH = (
     "Check your own node: run it with the simulator in lockstep, under varied load, and report whether and when it "
     "replies differently."
 )
-
-
-class NodeTransport(str, Enum):
-    auto = "auto"
-    dds = "dds"
-    rclpy = "rclpy"
 
 
 class CheckOptions(NamedTuple):
@@ -61,7 +55,8 @@ class CheckOptions(NamedTuple):
         float, option("--duration TIME", "With --with and no mission: simulated time.", parser=seconds)
     ] = 10.0
     transport: Annotated[
-        NodeTransport | None, option("--transport", "With --with: as in `microsim run`.", show_default="auto")
+        str | None,
+        transport_option("With --with: as in `microsim run`.", is_network=True, show_default="auto"),
     ] = None
     plugins: PluginsOption = None
     json: Annotated[bool, flag("--json", "Print the result as one line of JSON.")] = False
@@ -116,12 +111,12 @@ def check(options: CheckOptions) -> int:
         except KeyboardInterrupt:
             children.end()
             warn(f"stopped after {bar.done} of {len(runs)} runs, without a result")
-            return FAILED
+            return ExitCode.FAILED
     _say(verdicts, findings, tried, options.json)
     options.report.write("microsim check", list(_ci_cases(verdicts, findings)))
     if any(result.is_refused for verdict in verdicts for result in verdict.broken):
-        return WRONG_INPUT
-    return GOOD if all(verdict.is_good for verdict in verdicts) else FAILED
+        return ExitCode.WRONG_INPUT
+    return ExitCode.GOOD if all(verdict.is_good for verdict in verdicts) else ExitCode.FAILED
 
 
 class CheckDifference(TypedDict):
@@ -301,7 +296,7 @@ def _check_node(options: CheckOptions, command: str) -> int:
                 runs = check_node(check, tried, lambda run: bar.count(run.condition.name))
         except KeyboardInterrupt:
             warn(f"stopped after {bar.done} of {len(tried)} runs, without a result")
-            return FAILED
+            return ExitCode.FAILED
         differences = first_differences(runs)
     _say_node(runs, differences, options)
     group = f"{command} in {(options.scenarios or [''])[0]}"
@@ -309,7 +304,7 @@ def _check_node(options: CheckOptions, command: str) -> int:
         CiCase(group, each.condition.name, each.error or differences.get(each.condition.name, "")) for each in runs
     ]
     options.report.write("microsim check --with", cases)
-    return FAILED if differences or any(run.error for run in runs) else GOOD
+    return ExitCode.FAILED if differences or any(run.error for run in runs) else ExitCode.GOOD
 
 
 def _run_arguments(options: CheckOptions) -> list[str]:
@@ -324,7 +319,7 @@ def _run_arguments(options: CheckOptions) -> list[str]:
     gates: list[Any] = [gate for text in options.lockstep or () for gate in gates_from_text(text)]
     if not (gates or load_scenario(scenario).lockstep or any(load_mission(each).lockstep for each in missions)):
         raise UsageError("nothing waits for the node: add --lockstep 'after: TOPIC, expect: TOPIC'")
-    arguments = [scenario, *(("--transport", options.transport.value) if options.transport is not None else ())]
+    arguments = [scenario, *(("--transport", options.transport) if options.transport is not None else ())]
     arguments += [*(word for text in options.lockstep or () for word in ("--lockstep", text))]
     return [*arguments, *(("--mission", missions[0]) if missions else ("--duration", str(options.duration)))]
 

@@ -14,7 +14,7 @@ from microsim.ci_reports import CiCase, ReportOptions
 from microsim.cli import terminal
 from microsim.cli.command import Command, PluginsOption, QuietOption, TimeoutOption, words_of
 from microsim.cli.precompile import compiling, precompile_scenario
-from microsim.cli.terminal import FAILED, GOOD, Bar, is_quiet, note, print_json, tell, warn
+from microsim.cli.terminal import Bar, ExitCode, is_quiet, note, print_json, tell, warn
 from microsim.errors import UsageError
 from microsim.options import argument, flag, given, option
 from microsim.parts.sweep.commands.check import jobs_option
@@ -106,7 +106,7 @@ def sweep(options: SweepOptions) -> int:
     same, byte for byte. Each row ends with a token: `microsim replay --token
     TOKEN` repeats exactly that run. --resume continues after a kill.
 
-    Exit codes: 0 good; 1 an assertion does not hold, a run failed, it was
+    Exit codes: 0 success; 1 an assertion does not hold, a run failed, it was
     stopped, or --find found something; 2 the input is wrong.
 
     \b
@@ -132,10 +132,10 @@ def sweep(options: SweepOptions) -> int:
             return _fly(requested, options) if options.find is None else _find(requested, options)
         except (WorkerError, FindError, ResultError) as error:
             warn(error)
-            return FAILED
+            return ExitCode.FAILED
         except KeyboardInterrupt:
             warn("stopped; nothing was written")
-            return FAILED
+            return ExitCode.FAILED
 
 
 class FailedRun(TypedDict):
@@ -261,7 +261,7 @@ def _fly(requested: Sweep, options: SweepOptions) -> int:
         note(f"plot written to {options.plot}")
     _say(finished, options, out)
     options.report.write("microsim sweep", list(_ci_cases(finished)))
-    return GOOD if finished.is_good else FAILED
+    return ExitCode.GOOD if finished.is_good else ExitCode.FAILED
 
 
 def _finished(plan: Plan, options: SweepOptions, out: Path | None, reports: Reports) -> Finished:
@@ -286,7 +286,7 @@ def _stopped(bar: Bar, out: Path | None) -> int:
         journal = journal_of(out)
         kept = f"kept in {journal}; --resume continues" if journal.exists() else "there is nothing to keep"
     warn(f"stopped after {bar.done:,} of {bar.total:,} runs; {kept}")
-    return FAILED
+    return ExitCode.FAILED
 
 
 def _say(finished: Finished, options: SweepOptions, out: Path | None) -> None:
@@ -387,15 +387,15 @@ def _find(requested: Sweep, options: SweepOptions) -> int:
             found = _searched(plan, condition, options, bar)
         except KeyboardInterrupt:
             warn(f"stopped after {bar.done:,} of {len(plan):,} runs; nothing was found")
-            return FAILED
+            return ExitCode.FAILED
     if found is None:
         _say_nothing_found(plan, options)
-        return GOOD
+        return ExitCode.GOOD
     shrinking = Shrinking(plan, condition, found.run)
     with Bar("shrinking", None, "runs") as bar:
         smallest = shrinking.smallest(file, options.shrink_runs, lambda runs, case: bar.count(_sized(case)))
     _say_smallest(plan, found, smallest, options)
-    return FAILED
+    return ExitCode.FAILED
 
 
 def _searched(plan: Plan, condition: Condition, options: SweepOptions, bar: Bar) -> RunOutcome | None:

@@ -10,11 +10,12 @@ import select
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from microsim.errors import MicroSimError
+from microsim.parts.view.teleop import Teleop
 from microsim.runner import Runner
 
 HOLD_S = 0.6  # a key drives for this time: longer than a keyboard waits before it repeats
@@ -23,9 +24,9 @@ _FORWARD, _CLIMB, _TURN = 2.0, 1.0, 0.8  # [m/s], [m/s], [rad/s]
 _VEHICLE_FORWARD = 6.0  # [m/s]
 _MOST_WAITING = 64
 
-_DRIVES = {  # key: axis (linear x, y, z, turn) and sign
-    "up": (0, 1), "down": (0, -1), "left": (3, 1), "right": (3, -1), "pgup": (2, 1), "pgdn": (2, -1),
-    "w": (0, 1), "s": (0, -1), "a": (3, 1), "d": (3, -1), "e": (2, 1), "c": (2, -1),
+_DRIVES = {  # key: axis and sign
+    "up": ("x", 1), "down": ("x", -1), "left": ("turn", 1), "right": ("turn", -1), "pgup": ("z", 1), "pgdn": ("z", -1),
+    "w": ("x", 1), "s": ("x", -1), "a": ("turn", 1), "d": ("turn", -1), "e": ("z", 1), "c": ("z", -1),
 }  # fmt: skip
 _ESCAPES = {
     "\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left", "\x1b[5~": "pgup", "\x1b[6~": "pgdn",
@@ -74,26 +75,25 @@ class KeyControls:
     def __init__(self, runner: Runner, reset: Callable[[int | None], None] | None = None) -> None:
         self.runner, self._reset = runner, reset
         self.robot = next(iter(self._drivable()), "")
-        self.is_driven = self.is_helping = False
+        self.is_helping = False
         self.note = ""
-        self._until = [0.0, 0.0, 0.0, 0.0]  # wall time at which each axis is let go
-        self._twist = [0.0, 0.0, 0.0, 0.0]
-        runner.overrides.append(self._insist)
+        self._teleop = Teleop(runner, self._command)
 
     @property
     def state(self) -> KeyState:
-        return KeyState(self.robot, self.is_driven, self.runner.paused, self.is_helping, True, self.note)
+        return KeyState(self.robot, bool(self._teleop.robot), self.runner.paused, self.is_helping, True, self.note)
 
     def take(self, keys: Sequence[str]) -> None:
         if self.robot not in self._drivable():  # it was deleted, or another scenario was loaded
-            self.robot, self.is_driven = next(iter(self._drivable()), ""), False
+            self._teleop.release()
+            self.robot = next(iter(self._drivable()), "")
         for key in keys:
             self.note = ""
             try:
                 self._press(key)
             except MicroSimError as error:
                 self.note = str(error)
-        self._let_go()
+        self._teleop.let_go()
 
     def _drivable(self) -> list[str]:
         """Actors on a path take no commands."""
@@ -108,37 +108,20 @@ class KeyControls:
 
     # ---- driving -----------------------------------------------------------------------------------------------------
 
-    def _drive(self, axis: int, sign: int) -> None:
+    def _drive(self, axis: str, sign: int) -> None:
         if not self.robot:
             return
         block = self.runner.sim.scenario.robots[self.robot]
         forward = _VEHICLE_FORWARD if block.is_vehicle else _FORWARD
-        before, self._twist[axis] = self._twist[axis], sign * (forward, forward, _CLIMB, _TURN)[axis]
-        self._until[axis] = self.runner.clock.now() + HOLD_S
-        self.is_driven = True
-        if not self.runner.paused or self._twist[axis] != before:  # while paused, repeated commands would pile up
-            self._command()
+        speed = {"x": forward, "z": _CLIMB, "turn": _TURN}[axis]
+        self._teleop.drive(self.robot, {axis: sign * speed}, HOLD_S)
 
-    def _let_go(self) -> None:
-        """Stop what no key holds any more."""
-        now, before = self.runner.clock.now(), list(self._twist)
-        self._twist = [value if now < until else 0.0 for value, until in zip(before, self._until, strict=True)]
-        if self.is_driven and self._twist != before:
-            self._command()
-
-    def _command(self) -> None:
-        self.runner.sim.command_twist(self.robot, self._twist[:3], self._twist[3])
-
-    def _insist(self) -> None:
-        """Repeat our command after those of others: keys override them."""
-        if self.is_driven and self.robot in self.runner.sim.robots:
-            self._command()
+    def _command(self, robot: str, values: Mapping[str, float]) -> None:
+        x, y, z, turn = (values.get(axis, 0.0) for axis in ("x", "y", "z", "turn"))
+        self.runner.sim.command_twist(robot, (x, y, z), turn)
 
     def _give_back(self) -> None:
-        if self.is_driven:
-            self._twist = [0.0] * 4
-            self._command()
-        self.is_driven = False
+        self._teleop.release()
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 

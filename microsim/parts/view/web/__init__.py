@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from microsim.messages.outbox import Message
-from microsim.parts.view.web.controls import Controls, Recorded, Ring, Stage, Timeline
+from microsim.parts.view.web.controls import Controls, ReplayTimeline, RewindBuffer, RunControls, SliderTimeline
 from microsim.parts.view.web.interface import (
     FRAME_HZ,
     BusyWith,
@@ -35,7 +35,7 @@ from microsim.parts.view.web.interface import (
 from microsim.processes import exit_reason
 from microsim.runner import Runner, Watcher
 
-__all__ = ["PageOptions", "Recorded", "Stage", "Timeline", "Viewer", "ViewerError"]
+__all__ = ["PageOptions", "ReplayTimeline", "RunControls", "SliderTimeline", "Viewer", "ViewerError"]
 
 _MOST_CONTROLS = 256
 _MOST_TROUBLES = 32  # different ones that are reported
@@ -49,34 +49,33 @@ class Viewer:
         self,
         runner: Runner,
         options: PageOptions | None = None,
-        stage: Stage | None = None,
-        timeline: Timeline | None = None,
+        run_controls: RunControls | None = None,
+        timeline: SliderTimeline | None = None,
         **scene: Any,
     ) -> None:
         self.runner = runner
-        self._stage, self._scene_rest = stage or Stage(), scene
+        self._run_controls, self._scene_rest = run_controls or RunControls(), scene
         self._collector = FrameCollector(runner)
-        past = timeline or Ring(runner, self._collector)
-        self._ring = past if isinstance(past, Ring) else None
-        self._controls = Controls(runner, self._collector, self._stage, past)
+        past = timeline or RewindBuffer(runner, self._collector)
+        self._rewind = past if isinstance(past, RewindBuffer) else None
+        self._controls = Controls(runner, self._collector, self._run_controls, past)
         self._collector.past = lambda: past.span
         self._page = PageProcess(options or PageOptions())
         self._controls.report = lambda text: self._page.report(BusyWith(text))
         self.address = self._page.address
         self._last: tuple[Any, ...] = ()
-        runner.listen(messages=self._tap)
-        runner.overrides.append(self._controls.insist)
+        runner.listen(messages=self._on_messages)
         runner.watchers.append(Watcher(1.0 / FRAME_HZ, self._look))
         self._page.put(self._scene())
 
     def _scene(self) -> PageScene:
-        return self._collector.scene(**{**self._scene_rest, **self._stage.facts()})
+        return self._collector.scene(**{**self._scene_rest, **self._run_controls.facts()})
 
     def forbid_branches(self) -> None:
         """For runs that are recorded: a recording has one past only, and ends."""
-        self._stage.loops = False
-        if self._ring is not None:
-            self._ring.can_branch = False
+        self._run_controls.loops = False
+        if self._rewind is not None:
+            self._rewind.can_branch = False
 
     def __enter__(self) -> Viewer:
         return self
@@ -85,12 +84,12 @@ class Viewer:
         self._page.put(self._collector.frame())  # the last moment, whenever the one before was shown
         self._page.close()
 
-    def _tap(self, messages: Sequence[Message]) -> None:
+    def _on_messages(self, messages: Sequence[Message]) -> None:
         if self._collector.has_changed_scene():
             self._page.put(self._scene())
-        self._collector.tap(messages)
-        if self._ring is not None:
-            self._ring.tap(messages)
+        self._collector.on_messages(messages)
+        if self._rewind is not None:
+            self._rewind.on_messages(messages)
 
     def _look(self) -> None:
         self._controls.take(self._page.take())

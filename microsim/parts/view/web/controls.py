@@ -6,20 +6,20 @@ A timeline is what the page's slider moves along: the last minutes of a live run
 from __future__ import annotations
 
 import copy
-from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from microsim.attachment import Moving
+from microsim.attachment import Seekable
 from microsim.engine.schedule import Input
 from microsim.errors import MicroSimError, UsageError
 from microsim.messages.outbox import Message
+from microsim.parts.view.teleop import Teleop
 from microsim.parts.view.web.interface import RUN_KINDS, Control, FrameCollector, News, PageFrame, as_news
 from microsim.runner import Pilot, Runner
-from microsim.simulation import Reconfiguration, Simulation, Snapshot
+from microsim.simulation import Reconfiguration, Simulation
+from microsim.timeline import Timeline, repeated
 
 SPAN_S, EVERY_S = 120.0, 0.25  # of simulated time
 LOOP_S = 6.0  # between the end of a demo and its next start
@@ -30,7 +30,7 @@ MOST_STEPS = 100_000
 # ---- timelines -------------------------------------------------------------------------------------------------------
 
 
-class Timeline(Protocol):
+class SliderTimeline(Protocol):
     """What the page's slider moves along."""
 
     @property
@@ -45,15 +45,14 @@ class Timeline(Protocol):
 
 
 @dataclass(frozen=True)
-class Moment:
-    tick: int
-    snapshot: Snapshot
+class Then:
+    """What the page shows of a moment, beside the simulation."""
+
     frame: PageFrame
     pilots: Sequence[Pilot] | None  # as they were then; None: they cannot be copied
-    first_input: int  # among those remembered: the first that came after it
 
 
-class Ring:
+class RewindBuffer:
     """The last two minutes of a live run, tick by tick. Looking back changes nothing.
 
     A moment is kept every quarter of a second, with the inputs after it; what is between two is computed again, in the
@@ -65,56 +64,44 @@ class Ring:
         self.can_branch = can_branch
         self.shown: int | None = None  # an earlier tick
         self._collector = collector
-        self._moments: deque[Moment] = deque()
-        self._inputs: list[tuple[int, Input]] = []  # since the first moment, with the tick at which each was taken
-        self._dropped = 0  # number of inputs before these
+        self._past: Timeline[Then] = Timeline()
         self._news: dict[str, News] = {}  # the newest of every topic
         runner.listen(inputs=self._on_input, restarts=lambda sim: self._forget())
 
     @property
     def span(self) -> tuple[int, int]:
-        return (self._moments[0].tick if self._moments else self.runner.sim.tick), self.runner.sim.tick
+        return next(iter(self._past.ticks), self.runner.sim.tick), self.runner.sim.tick
 
     room = None
 
     # ---- remembering -------------------------------------------------------------------------------------------------
 
-    def tap(self, messages: Sequence[Message]) -> None:
+    def on_messages(self, messages: Sequence[Message]) -> None:
         sim = self.runner.sim
         if not messages:
             return
         self._news.update(self._drawn(messages))
-        if not self._moments or sim.tick >= self._moments[-1].tick + self._every():
+        if self._past.is_due(sim.tick, max(1, round(EVERY_S / sim.clock.dt))):
             self._keep()
-
-    def _every(self) -> int:
-        return max(1, round(EVERY_S / self.runner.sim.clock.dt))
 
     def _on_input(self, tick: int, item: Input | Reconfiguration) -> None:
         if isinstance(item, Reconfiguration):
             self._forget()  # inputs are repeated within one scenario
-        elif self._moments:
-            self._inputs.append((tick, item))
+        elif self._past.moments:
+            self._past.take(tick, item)
 
     def _keep(self) -> None:
         """Remember this moment of the run."""
         sim = self.runner.sim
         frame = replace(self._collector.still(), news=dict(self._news))
-        pilots = _copied(self.runner.pilots, sim)
-        self._moments.append(Moment(sim.tick, sim.snapshot(), frame, pilots, self._dropped + len(self._inputs)))
-        oldest = sim.tick - round(SPAN_S / sim.clock.dt)
-        while len(self._moments) > 1 and self._moments[1].tick <= oldest:
-            self._moments.popleft()
-        del self._inputs[: self._moments[0].first_input - self._dropped]
-        self._dropped = self._moments[0].first_input
+        self._past.keep(sim, Then(frame, _copied(self.runner.pilots, sim)))
+        self._past.drop_before(sim.tick - round(SPAN_S / sim.clock.dt))
 
     def _drawn(self, messages: Sequence[Message]) -> dict[str, News]:
         return as_news({each.topic: each for each in messages if each.topic in self._collector.drawn})
 
     def _forget(self) -> None:
-        self._moments.clear()
-        self._inputs.clear()
-        self._dropped = 0
+        self._past.clear()
         self._news.clear()
         self.shown = None
 
@@ -122,10 +109,10 @@ class Ring:
 
     def seek(self, tick: int) -> PageFrame | None:
         """Exactly that tick, or the first there is."""
-        if not self._moments or tick >= self.runner.sim.tick:
+        if not self._past.moments or tick >= self.runner.sim.tick:
             self.shown = None
             return None
-        self.shown = max(tick, self._moments[0].tick)
+        self.shown = max(tick, self._past.ticks[0])
         with self._elsewhere():
             _, frame = self._go_to(self.shown, with_pilots=False)
         return replace(frame, is_paused=True, is_past=True, past=self.span)
@@ -141,8 +128,7 @@ class Ring:
             pilots, frame = self._go_to(tick, with_pilots=True)
         self.runner.jump()
         self.runner.pilots[:] = pilots or ()
-        while self._moments and self._moments[-1].tick >= tick:
-            self._moments.pop()
+        self._past.drop_from(tick)
         self._news, self.shown = dict(frame.news), None
         self._keep()
         note = "; its pilot cannot be copied, so drive by hand" if had_pilots and not pilots else ""
@@ -150,22 +136,17 @@ class Ring:
 
     def _go_to(self, tick: int, with_pilots: bool) -> tuple[Sequence[Pilot], PageFrame]:
         """Make the simulation what it was after that tick. Returns its pilots at that time and a frame."""
-        sim, moments = self.runner.sim, list(self._moments)
-        place = bisect_right([moment.tick for moment in moments], tick) - 1
-        moment, first = moments[place], moments[place].first_input - self._dropped
-        end = moments[place + 1].first_input - self._dropped if place + 1 < len(moments) else len(self._inputs)
-        inputs, news = deque(self._inputs[first:end]), dict(moment.frame.news)
-        pilots = (_copied(moment.pilots or (), sim) or ()) if with_pilots else ()
+        sim, moment = self.runner.sim, self._past.before(tick)
+        assert moment is not None  # it is not before the first
+        news = dict(moment.extra.frame.news)
+        pilots = (_copied(moment.extra.pilots or (), sim) or ()) if with_pilots else ()
         sim.restore(moment.snapshot)
-        while sim.tick < tick:
-            while inputs and inputs[0][0] <= sim.tick:
-                sim.repeat(inputs.popleft()[1])
-            messages = sim.step()
+        for messages in repeated(sim, self._past.inputs_after(moment), tick):
             news.update(self._drawn(messages))
             with sim.deaf() if sim.tick < tick else nullcontext():  # those inputs are among the remembered ones
                 for pilot in pilots:
                     pilot(messages)
-        still = replace(self._collector.still(), news=news, waypoints=moment.frame.waypoints)
+        still = replace(self._collector.still(), news=news, waypoints=moment.extra.frame.waypoints)
         return pilots, still
 
     @contextmanager
@@ -180,10 +161,10 @@ class Ring:
             sim.restore(now)
 
 
-class Recorded:
+class ReplayTimeline:
     """The timeline of a replay: all of it can be shown, by running to it."""
 
-    def __init__(self, runner: Runner, replay: Moving) -> None:
+    def __init__(self, runner: Runner, replay: Seekable) -> None:
         self.runner, self._replay = runner, replay
         self._ignored = 0
         self.waits = False  # for the first page
@@ -232,7 +213,7 @@ def _copied(pilots: Sequence[Pilot], sim: Simulation) -> Sequence[Pilot] | None:
 
 
 @dataclass
-class Stage:
+class RunControls:
     """How this run is reset and loads another scenario; None: it cannot."""
 
     reset: Callable[[int | None], None] | None = None
@@ -244,15 +225,15 @@ class Stage:
 class Controls:
     """Carries out the requests of pages, in the thread that ticks."""
 
-    def __init__(self, runner: Runner, collector: FrameCollector, stage: Stage, timeline: Timeline) -> None:
+    def __init__(
+        self, runner: Runner, collector: FrameCollector, run_controls: RunControls, timeline: SliderTimeline
+    ) -> None:
         self.runner = runner
-        self.stage = stage
+        self.run_controls = run_controls
         self.timeline = timeline
         self.shown: PageFrame | None = None  # an earlier moment
         self._collector = collector
-        self._command: dict[str, float] = {}
-        self._until = 0.0  # wall time at which the robot is stopped
-        self._is_moving = False
+        self._teleop = Teleop(runner, lambda robot, values: self.runner.sim.command(robot, **values))
         self._restart_at: float | None = None
         self.report: Callable[[str], None] = lambda text: None  # what it is busy with
 
@@ -267,14 +248,16 @@ class Controls:
                 getattr(self, f"_{control.kind}")(control.value)
             except (MicroSimError, KeyError, TypeError, ValueError, OverflowError) as error:
                 self.runner.note("warn", f"{control.kind}: {error}", f"control {control.kind}")
-        if self._is_moving and self.runner.clock.now() >= self._until:
-            self._stop()
+        self._teleop.let_go()
+        self._collector.driven = self._teleop.robot
         self._loop(self.runner.clock.now())
 
     def _loop(self, now: float) -> None:
         """A demo that is done starts again after a moment, with the same seed."""
         pilots = self.runner.pilots
-        is_over = any(getattr(pilot, "is_done", False) for pilot in pilots if self.stage.loops and self.shown is None)
+        is_over = any(
+            getattr(pilot, "is_done", False) for pilot in pilots if self.run_controls.loops and self.shown is None
+        )
         if not is_over or self.runner.paused:
             self._restart_at = None
         elif self._restart_at is None:
@@ -311,29 +294,29 @@ class Controls:
         self._collector.plot(str(topic))
 
     def _reset(self, seed: Any) -> None:
-        if self.stage.reset is None:
+        if self.run_controls.reset is None:
             raise UsageError("this run cannot be reset")
-        self._stop_driving()
+        self._teleop.release()
         self.shown = None
-        self.stage.reset(None if seed is None else int(seed))
+        self.run_controls.reset(None if seed is None else int(seed))
         self._collector.jump()
         self.runner.note("info", f"reset, seed {self.runner.sim.seed}")
 
     def _load(self, name: Any) -> None:
-        if self.stage.load is None:
+        if self.run_controls.load is None:
             raise UsageError("this run cannot load another scenario")
-        self._stop_driving()
+        self._teleop.release()
         self.shown = None
         self.report(f"Loading {str(name)[:80]}")
         try:
-            self.stage.load(str(name), self.report)
+            self.run_controls.load(str(name), self.report)
         finally:
             self.report("")
         self.runner.note("info", f"scenario {self.runner.sim.scenario.name}, seed {self.runner.sim.seed}")
 
     def _watched(self, value: Any) -> None:
         """The first page is open: a recording that waits for it starts."""
-        if isinstance(self.timeline, Recorded) and self.timeline.waits:
+        if isinstance(self.timeline, ReplayTimeline) and self.timeline.waits:
             self.timeline.waits = False
             self.runner.pause(False)
 
@@ -349,7 +332,7 @@ class Controls:
             self._collector.again()
 
     def _branch(self, value: Any) -> None:
-        self._stop_driving()
+        self._teleop.release()
         text = self.timeline.branch()
         self.shown = None
         self._collector.jump()
@@ -370,36 +353,10 @@ class Controls:
         robot, inputs = value
         if not self.runner.sim.model(robot).inputs:
             raise UsageError(f"{robot} takes no commands")
-        if self._collector.driven not in ("", robot):
-            self._stop_driving()
-        self._collector.driven = robot
-        command = {str(name): float(value) for name, value in inputs.items()}
-        is_new, self._command = command != self._command, command
-        self._is_moving = any(self._command.values())
-        self._until = self.runner.clock.now() + DEAD_MAN_S
-        if is_new or not self.runner.paused:
-            self.runner.sim.command(robot, **command)
+        self._teleop.drive(robot, {str(name): float(each) for name, each in inputs.items()}, DEAD_MAN_S)
 
     def _release(self, value: Any) -> None:
-        robot = self._collector.driven
-        self._stop_driving()
+        robot = self._teleop.robot
+        self._teleop.release()
         if robot:
             self.runner.note("info", f"{robot} is handed back to its pilot")
-
-    def _stop_driving(self) -> None:
-        if self._is_moving:
-            self._stop()
-        self._collector.driven = ""
-        self._command = {}
-
-    def _stop(self) -> None:
-        self._is_moving = False
-        self._command = dict.fromkeys(self._command, 0.0)
-        if self._collector.driven in self.runner.sim.robots:
-            self.runner.sim.command(self._collector.driven)
-
-    def insist(self) -> None:
-        """Repeat our command after those of others: the page overrides them."""
-        robot = self._collector.driven
-        if robot and robot in self.runner.sim.robots:
-            self.runner.sim.command(robot, **self._command)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-from microsim.attachment import Moving
+from microsim.attachment import Seekable
 from microsim.bundle import Bundle
 from microsim.engine.world import PALETTE, World
 from microsim.errors import os_errors
@@ -52,7 +52,7 @@ class ExportFacts:
 def write_html(
     path: Path,
     sim: Simulation,
-    replay: Moving,
+    replay: Seekable,
     facts: ExportFacts,
     progress: Callable[[float], None] = lambda share: None,
 ) -> int:
@@ -67,7 +67,7 @@ def write_html(
         server.scene.set_background_image(sky(False))
         for topic in collector.drawn:
             collector.plot(topic)
-        collector.tap(sim.step(0))
+        collector.on_messages(sim.step(0))
         frame = collector.frame()
         stage.draw(frame)
         server.initial_camera.position, server.initial_camera.look_at = stage.home([])
@@ -77,7 +77,7 @@ def write_html(
         steps = list(frame.way)
         while replay.room:
             before = sim.tick
-            replay.move(before + min(every, replay.room), collector.tap)
+            replay.move(before + min(every, replay.room), collector.on_messages)
             recording.insert_sleep((sim.tick - before) * sim.clock.dt)
             frame = collector.frame()
             stage.draw(frame)

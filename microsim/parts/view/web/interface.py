@@ -199,7 +199,7 @@ class FrameCollector:
         self.restart_s: float | None = None
         runner.listen(inputs=self._on_input, restarts=lambda sim: self.jump())
 
-    def tap(self, messages: Sequence[Message]) -> None:
+    def on_messages(self, messages: Sequence[Message]) -> None:
         news, latest, drawn = self._news, self._latest, self.drawn
         for message in messages:
             if message.topic in drawn:

@@ -27,7 +27,7 @@ from microsim.parts.worlds.capture.drivable_estimate import (
     estimate_drivable,
     start_pose,
 )
-from microsim.parts.worlds.capture.scene_layers import FLOATER, Layers, SceneSplats, rotation_matrices, separate
+from microsim.parts.worlds.capture.scene_layers import FLOATER, GROUND, Layers, SceneSplats, rotation_matrices, separate
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Vector: TypeAlias = tuple[float, float, float]
@@ -106,7 +106,7 @@ def find_splats(source: Path, given: Path | None = None) -> Path:
     files = sorted(file for file in source.rglob("*") if file.suffix.lower() in SPLAT_SUFFIXES and file.is_file())
     found = [file for file in files if _may_be_splats(file)]
     if not found:
-        expected = "expected a .ply of a 3DGS trainer (with scale_0, rot_0 …), a .splat or a .spz"
+        expected = "expected a .ply of a 3DGS trainer (with scale_0, rot_0 …), a .splat, a .spz or a .sog"
         others = ", ".join(str(file.relative_to(source)) for file in files[:3])
         raise UsageError(
             f"{source}: no Gaussians here; {expected}" + (f"; without Gaussians: {others}" if files else "")
@@ -443,9 +443,16 @@ def write_capture(folder: Path, steps: CaptureSteps, options: CaptureOptions, pr
         load_bundle(part)
 
 
+def ground_colour(splats: SceneSplats, layers: Layers) -> list[float]:
+    """What shows through holes in the ground: the median colour of what is around them."""
+    seen = splats.colours[(layers.label == GROUND) & splats.opaque]
+    return (np.median(seen, axis=0) / 255.0).round(2).tolist() if len(seen) else [0.5, 0.5, 0.5]
+
+
 def _content(name: str, steps: CaptureSteps, degree: int) -> BundleContent:
     from microsim.bundle.mapped_arrays import columns_of
     from microsim.parts.worlds.generate import generate_world
+    from microsim.parts.worlds.generate.surfaces import car_sensors
 
     content = generate_world("minimal", name)
     ground = steps.layers.ground
@@ -460,4 +467,6 @@ def _content(name: str, steps: CaptureSteps, degree: int) -> BundleContent:
         x, y, yaw = steps.start
         content.vehicle = {"start": {"x": round(x, 3), "y": round(y, 3), "yaw": round(yaw, 4)}}
     content.origin_wgs84 = steps.origin
+    content.calibration = car_sensors()
+    content.render = {**content.render, "ground_rgb": ground_colour(steps.splats, steps.layers)}
     return content

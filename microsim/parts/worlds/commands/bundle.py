@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from typing_extensions import TypedDict
 
 from microsim.cli.command import Command, JsonOption, PluginsOption, with_options
-from microsim.cli.json_schemas import BundleOutput
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import ShareProgress, print_json
 from microsim.errors import UsageError, os_errors
@@ -29,7 +29,7 @@ from microsim.parts.worlds.bundle_sources import (
     route,
 )
 from microsim.parts.worlds.edit_options import edit
-from microsim.paths import world_templates
+from microsim.parts.worlds.generate import world_templates
 
 if TYPE_CHECKING:
     from microsim.bundle import Bundle
@@ -45,6 +45,29 @@ bundle.command()(with_options(edit))
 bundle.command("from-roads")(with_options(from_roads))
 bundle.command()(with_options(route))
 bundle.command("export-roads")(with_options(export_roads))
+
+
+class BundleOutput(TypedDict):
+    name: str
+    description: str
+    folder: str
+    bytes: Annotated[int, "Of all its files."]
+    origin_wgs84: Annotated[list[float], "Latitude, longitude [deg], altitude [m]; empty: not known."]
+    heights: Annotated[str, "Size of the height map, and its lowest and highest point, as text."]
+    cells_without_ground: int
+    west_south_east_north_m: Annotated[list[float], "Its edges in the map frame [m]."]
+    drivable_polygons: int
+    drivable_area_m2: float
+    gaussians: int
+    sh_degree: Annotated[int, "Of the splats' colours."]
+    triangles: int
+    objects: Annotated[dict[str, str], "Objects with a name: size and place, as text."]
+    cameras: Annotated[dict[str, str], "By name, as text."]
+    lidars: Annotated[dict[str, str], "By name, as text."]
+    physics_hz: float
+    warnings: list[str]
+
+
 COMMAND = Command(bundle, panel="Scenarios and worlds", position=340, json={"info": BundleOutput})
 
 
@@ -128,7 +151,8 @@ def info(source: BundleArgument, as_json: JsonOption = False) -> None:
         return
     table = Table.grid(padding=(0, 2))
     for name, value in facts.items():
-        table.add_row(name.replace("_", " "), _words(value))
+        words = "not known" if name == "origin_wgs84" and not value else _words(value)
+        table.add_row(name.replace("_", " "), words)
     Console(highlight=False, soft_wrap=True).print(table)
     for warning in found.warnings:
         typer.echo(f"warning: {warning}", err=True)
@@ -165,7 +189,7 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         "description": bundle.description,
         "folder": str(bundle.root),
         "bytes": sum(file.stat().st_size for file in bundle.files.values()),
-        "origin_wgs84": list(bundle.origin_wgs84),
+        "origin_wgs84": list(bundle.origin_wgs84) if bundle.origin_is_known else [],
         "heights": f"{columns} x {rows} of {ground.resolution_m:g} m, from {lowest:.2f} m to {highest:.2f} m",
         "cells_without_ground": missing,
         "west_south_east_north_m": [ground.west, ground.south, ground.west + width, ground.south + height],
@@ -287,6 +311,30 @@ def pack(
     target = file or Path(f"{found.root.resolve().name}.zip")
     written = write_archive(found.root, target, ShareProgress("packing").count)
     print(f"wrote {target}: {len(found.files)} files, {written:,} bytes")
+
+
+@bundle.command("export-splats")
+def export_splats(
+    source: BundleArgument,
+    file: Annotated[Path, argument("FILE", "NAME.spz, NAME.compressed.ply or NAME.ply.")],
+) -> None:
+    """Write a bundle's Gaussians for other viewers, in the map frame.
+
+    `.spz` is version 4; `.compressed.ply` is that of SuperSplat and PlayCanvas;
+    `.ply` is what trainers write, without loss.
+
+    \b
+    Examples:
+      microsim bundle export-splats street street.spz
+      microsim bundle export-splats my_world my_world.compressed.ply
+    """
+    from microsim.bundle import load_bundle
+    from microsim.bundle.splat_export import write_for_others
+
+    found = load_bundle(source).gaussians
+    with os_errors(f"{file} cannot be written"):
+        written = write_for_others(found.values, file, found.sh_degree)
+    print(f"wrote {file}: {found.count:,} Gaussians, {written:,} bytes")
 
 
 @bundle.command()

@@ -7,13 +7,18 @@ A file `world_<template>.py` with a function `make_world(name) -> BundleContent`
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from microsim.errors import UsageError, unknown
-from microsim.paths import world_templates
 
 if TYPE_CHECKING:
     from microsim.bundle.bundle_writing import BundleContent
+
+
+def world_templates() -> list[str]:
+    """Worlds that can be generated: each is a file `world_<name>.py`, found without importing it."""
+    return sorted(file.stem.removeprefix("world_") for file in Path(__file__).parent.glob("world_*.py"))
 
 
 def generate_world(template: str, name: str) -> BundleContent:

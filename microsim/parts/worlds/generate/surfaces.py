@@ -42,6 +42,27 @@ def camera(xyz: tuple[float, float, float], quat: tuple[float, ...] = FORWARD, *
     }
 
 
+def car_sensors() -> dict[str, dict[str, object]]:
+    """Of a car in a captured place: a camera that looks ahead, one to each other side, and a LiDAR on the roof."""
+    half = 0.7071067811865476
+    small: dict[str, Any] = {
+        "width": 320,
+        "height": 240,
+        "intrinsics": {"fx": 200.0, "fy": 200.0, "cx": 159.5, "cy": 119.5},
+        "rate_hz": 6,
+    }
+    wide: dict[str, Any] = {"height": 400, "intrinsics": {"fx": 400.0, "fy": 400.0, "cx": 319.5, "cy": 199.5}}
+    return {
+        "cameras": {
+            "front": camera((1.6, 0.0, 1.3), **wide),
+            "left": camera((1.4, 0.9, 1.0), (-half, 0.0, 0.0, half), **small),
+            "right": camera((1.4, -0.9, 1.0), (0.0, half, -half, 0.0), **small),
+            "rear": camera((-0.9, 0.0, 1.0), (-0.5, -0.5, 0.5, 0.5), **small),
+        },
+        "lidars": {"top": lidar((0.9, 0.0, 1.9), [-25.0 + 1.25 * ring for ring in range(32)], 720, rate_hz=10)},
+    }
+
+
 def lidar(xyz: tuple[float, float, float], elevations_deg: list[float], columns: int, **changes: Any) -> dict[str, Any]:
     return {
         "elevations_deg": elevations_deg,

@@ -372,7 +372,7 @@ def _bound(pages: dict[str, Any]) -> None:
 
 def own(name: str) -> str:
     """A script or style of ours."""
-    return (files("microsim.parts.view.web.page") / name).read_text(encoding="utf-8")
+    return (files(__name__) / name).read_text(encoding="utf-8")
 
 
 def _viewer_html(is_dark: bool | None) -> bytes:

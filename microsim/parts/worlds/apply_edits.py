@@ -30,7 +30,7 @@ from microsim.bundle.splat_import import drawable, write_splats
 from microsim.bundle.splat_sources import open_splats
 from microsim.documents.yaml_text import to_yaml
 from microsim.errors import BundleError, Problem, UsageError
-from microsim.parts.worlds.world_edits import (
+from microsim.parts.worlds.edits import (
     BACK_FILE,
     CropEdit,
     ListEdit,

@@ -18,9 +18,9 @@ from microsim.bundle.mapped_arrays import columns_of
 from microsim.bundle.similarity import matrix_of_rpy
 from microsim.bundle.splat_import import harmonics
 from microsim.errors import BundleError, Problem, UsageError
-from microsim.parts.worlds.edited_world import background, replace_edited, write_edited
+from microsim.parts.worlds.apply_edits import background, replace_edited, write_edited
+from microsim.parts.worlds.edits import WorldEdits, edits_of, read_edits
 from microsim.parts.worlds.generate import generate_world
-from microsim.parts.worlds.world_edits import WorldEdits, edits_of, read_edits
 from tests.bundle_support import change, small_bundle
 
 SQUARE = [[0.0, 0.0], [10.0, 0.0], [10.0, 10.0], [0.0, 10.0]]
