@@ -24,8 +24,7 @@ from microsim.render.image_noise import ImageNoise
 from microsim.render.palette_camera import CameraModel
 from microsim.render.palette_camera import Renderer as PlainRenderer
 from microsim.render.relief import Ground, ground_of
-from microsim.render.render_options import render_request
-from microsim.render.renderer_choice import open_renderer, report
+from microsim.render.renderer_choice import open_renderer, render_request, report
 from microsim.render.segmentation import MESH, Labels
 from microsim.render.splat.activation import Splats, activate
 from microsim.render.splat.picture import (

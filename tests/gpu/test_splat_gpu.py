@@ -210,7 +210,7 @@ def test_a_run_with_actors_has_one_digest(tmp_path):
     import microsim
     from benchmarks.splat import car_of_splats, ten_actors
     from microsim.bundle.bundle_writing import splat_header
-    from microsim.render.render_options import render_request
+    from microsim.render.renderer_choice import render_request
 
     rows = car_of_splats(2_000)
     (tmp_path / "car.ply").write_bytes(splat_header(len(rows), 3, w_first=True) + rows.tobytes())
