@@ -19,7 +19,6 @@ from microsim.engine import (
     geometry,
     motion,
     multiples,
-    noise,
     random_layout,
     records,
     robot_loops,
@@ -49,14 +48,15 @@ _address_of_record, _float_grid_in = records.address_of_record, records.float_gr
 _contacts_at, _fleet_at = _contacts.contacts_at, robot_loops.fleet_at
 _state_at, _trace_at, _motions_at = components.state_at, components.trace_at, motion.motions_at
 _calls_at, _windows_at = records.records_at(CALL), records.records_at(WINDOW)
+_fleets_at = records.records_at(robot_loops.FLEET)
 _observe_one, _observe_place, _level_place = motion.observe_one, motion.observe_place, motion.level_place
 _ground_height = geometry.ground_height
 _wrap_angle = exact.wrap_angle
 _sincos = exact.sincos
-_start_place, _lay_out, _scene_at = random_layout.start_place, random_layout.lay_out, _calls.scene_at
+_start_place, _start_pose, _start_at = random_layout.start_place, random_layout.start_pose, random_layout.start_at
+_lay_out, _scene_at = random_layout.lay_out, _calls.scene_at
 _last_until = multiples.last_until
 _remember, _settle, _find_quiet = _contacts.remember, _contacts.settle, _contacts.find_quiet
-_uniforms = noise.uniforms
 _note_distance = robot_loops.note_distance
 
 _TRACE_ROWS, _COMMON, _UPRIGHT = len(components.TRACE), components.COMMON_ROWS, robot_loops.UPRIGHT
@@ -79,7 +79,7 @@ STEP = record(  # what differs from world to world in a sensor's call: bytes to 
 )
 
 _steps_at = records.records_at(STEP)
-CALL_BYTES = CALL.itemsize
+CALL_BYTES, FLEET_BYTES = CALL.itemsize, robot_loops.FLEET.itemsize
 
 
 @threaded_kernel
@@ -119,15 +119,27 @@ def take_command(new_command: Array, active_command: Array, state: Array, age: i
 
 @threaded_kernel
 def move(
-    fleets: Records, is_shared: bool, contacts: int, marks: int, tick: Integers, ticks: int,
+    fleets: int, count: int, made: int, is_shared: bool, contacts: int, marks: int, tick: Integers, ticks: int,
     begin: int, end: int,
-) -> Records:  # fmt: skip
-    """Worlds begin … end - 1 from their own tick on by `ticks`; gives the calls as they were made last.
+) -> None:  # fmt: skip
+    """Worlds begin … end - 1 from their own tick on by `ticks`. `made`: where the calls are put as they were made last.
 
-    A block of worlds runs ahead, robot by robot. Worlds in which robots came near anything are put back, and move again
-    with a look at what they touch after every tick. All stops where the kernel of a plug-in raises an exception.
+    That is for kernels of plug-ins, all stops where one raises an exception; 0: there are none.
     """
-    rows, count = fleets.copy(), fleets.shape[0]
+    rows = _fleets_at(fleets, count).copy()
+    _move_worlds(rows, is_shared, contacts, marks, tick, ticks, begin, end)
+    if made:
+        _copy(made, _address_of_record(rows[0]), count * FLEET_BYTES)
+
+
+@kernel
+def _move_worlds(
+    rows: Records, is_shared: bool, contacts: int, marks: int, tick: Integers, ticks: int, begin: int, end: int
+) -> None:
+    """A block of worlds runs ahead, robot by robot. Worlds in which robots came near anything are put back, and move
+    again with a look at what they touch after every tick.
+    """
+    count = rows.shape[0]
     paths, room = np.empty(count, PATH), np.zeros(marks, np.int64)
     kept, traces = np.empty((_numbers(rows), _AHEAD)), np.zeros((count, _TRACE_ROWS, _AHEAD))
     reach, quiet = np.empty((count, _AHEAD)), np.empty(_AHEAD, np.int64)
@@ -139,14 +151,13 @@ def move(
             row.traces.address, row.traces.rows, row.traces.columns = _table_address(traces[r]), _TRACE_ROWS, _AHEAD
             _run_ahead(row, is_shared, tick, ticks, first, last)
             if row.is_broken:
-                return rows
+                return
         _find_quiet(contacts, first, traces, reach, quiet[: last - first])
         for w in range(first, last):
             if not quiet[w - first]:
                 _put_back_kept(rows, w, w - first, kept)
                 if not _move_world(rows, contacts, tick[w], ticks, w, paths, room):
-                    return rows
-    return rows
+                    return
 
 
 @kernel
@@ -262,33 +273,10 @@ def free_place(
     )  # fmt: skip
 
 
-SPOT = record(x=float, y=float, z=float, yaw=float)  # [m], [rad]
-START = record(  # of a robot: its pose, and the least and the greatest that chance may make of it (NaN: it stays)
-    pose=SPOT,
-    low=SPOT,
-    high=SPOT,
-    gap=float,  # how far occupied cells are [m]
-    is_drawn=int,  # whether chance puts it
-    is_ground_bound=int,
-)
-start_at = records.record_at(START)
-_start_at = start_at
-
-
 @kernel
 def put_at_start(state: Array, w: int, start: Record, scene: Scene, key: int) -> None:
     """A robot at rest where it starts."""
-    low, high = start.low, start.high
-    x, y, z, yaw = start.pose.x, start.pose.y, start.pose.z, start.pose.yaw
-    if start.is_drawn:
-        new_x, new_y, found = free_place(scene, low.x, high.x, low.y, high.y, start.gap, key)
-        turn, height = _uniforms(key, 0, 1)
-        if found:
-            x, y = new_x, new_y
-        if low.z == low.z:
-            z = low.z + (high.z - low.z) * height
-        if low.yaw == low.yaw:
-            yaw = low.yaw + (high.yaw - low.yaw) * turn
+    x, y, z, yaw = _start_pose(start, scene.footing, scene.cell, scene.west, scene.south, key)
     for row in range(state.shape[0]):
         state[row, w] = 0.0
     robot = _state_at(state, w)
