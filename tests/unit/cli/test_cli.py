@@ -582,14 +582,15 @@ def test_version_and_help() -> None:
 
 
 def commands() -> dict[str, Any]:
-    """Every command, by what one types."""
+    """Every command that is listed, by what one types."""
     import typer
 
     from microsim.cli import app
 
     def below(name: str, command: Any) -> Iterator[tuple[str, Any]]:
         if not hasattr(command, "list_commands"):
-            yield name, command
+            if not command.hidden:
+                yield name, command
             return
         for word in command.list_commands(None):
             yield from below(f"{name} {word}".strip(), command.get_command(None, word))
