@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 import microsim
-from microsim.render.render_options import render_request
+from microsim.render.renderer_choice import render_request
 
 STATIC = Path(__file__).parent / "_static"
 PANEL, GAP = (640, 480), 6

@@ -21,7 +21,7 @@ import microsim
 from microsim.bundle import load_bundle
 from microsim.parts.worlds.apply_edits import write_edited
 from microsim.parts.worlds.edits import WorldEdits, cut_outs, scenario_of
-from microsim.render.render_options import render_request
+from microsim.render.renderer_choice import render_request
 
 STATIC = Path(__file__).parent / "_static"
 PANEL, TURN_PANEL, GAP = (480, 360), (720, 460), 6

@@ -19,7 +19,6 @@ from microsim.engine import (
     geometry,
     motion,
     multiples,
-    noise,
     random_layout,
     records,
     robot_loops,
@@ -54,10 +53,10 @@ _observe_one, _observe_place, _level_place = motion.observe_one, motion.observe_
 _ground_height = geometry.ground_height
 _wrap_angle = exact.wrap_angle
 _sincos = exact.sincos
-_start_place, _lay_out, _scene_at = random_layout.start_place, random_layout.lay_out, _calls.scene_at
+_start_place, _start_pose, _start_at = random_layout.start_place, random_layout.start_pose, random_layout.start_at
+_lay_out, _scene_at = random_layout.lay_out, _calls.scene_at
 _last_until = multiples.last_until
 _remember, _settle, _find_quiet = _contacts.remember, _contacts.settle, _contacts.find_quiet
-_uniforms = noise.uniforms
 _note_distance = robot_loops.note_distance
 
 _TRACE_ROWS, _COMMON, _UPRIGHT = len(components.TRACE), components.COMMON_ROWS, robot_loops.UPRIGHT
@@ -274,33 +273,10 @@ def free_place(
     )  # fmt: skip
 
 
-SPOT = record(x=float, y=float, z=float, yaw=float)  # [m], [rad]
-START = record(  # of a robot: its pose, and the least and the greatest that chance may make of it (NaN: it stays)
-    pose=SPOT,
-    low=SPOT,
-    high=SPOT,
-    gap=float,  # how far occupied cells are [m]
-    is_drawn=int,  # whether chance puts it
-    is_ground_bound=int,
-)
-start_at = records.record_at(START)
-_start_at = start_at
-
-
 @kernel
 def put_at_start(state: Array, w: int, start: Record, scene: Scene, key: int) -> None:
     """A robot at rest where it starts."""
-    low, high = start.low, start.high
-    x, y, z, yaw = start.pose.x, start.pose.y, start.pose.z, start.pose.yaw
-    if start.is_drawn:
-        new_x, new_y, found = free_place(scene, low.x, high.x, low.y, high.y, start.gap, key)
-        turn, height = _uniforms(key, 0, 1)
-        if found:
-            x, y = new_x, new_y
-        if low.z == low.z:
-            z = low.z + (high.z - low.z) * height
-        if low.yaw == low.yaw:
-            yaw = low.yaw + (high.yaw - low.yaw) * turn
+    x, y, z, yaw = _start_pose(start, scene.footing, scene.cell, scene.west, scene.south, key)
     for row in range(state.shape[0]):
         state[row, w] = 0.0
     robot = _state_at(state, w)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from microsim.batch.batch_columns import Array, Integers, shared
 from microsim.batch.batch_ground import Ground
-from microsim.batch.kernels import START
 from microsim.engine.bodies import Body
 from microsim.engine.calls import has_checked
 from microsim.engine.components import Airflow
@@ -21,7 +19,7 @@ from microsim.engine.robot_loops import FLEET
 from microsim.engine.world_arrays import WorldArray
 from microsim.plugin_errors import plugin_errors
 from microsim.scenario.models import Scenario
-from microsim.scenario.randomised import is_limit, place_spans, start_stream, value_stream, with_value
+from microsim.scenario.randomised import is_limit, start_row, start_stream, value_stream, with_value
 
 
 class RobotColumns:
@@ -47,20 +45,7 @@ class RobotColumns:
         self.row = self._fleet_row()
         self._fleet = self.loops.table(self.row)
         self.fleet_at = address_of(self._fleet)
-        self.start = self.loops.table(self._start())
-
-    def _start(self) -> Records:
-        pose, chance = self.settings.start.map_pose, self.scenario.randomize
-        row = rows_of(START, pose=(pose.x, pose.y, pose.z or 0.0, pose.yaw), is_ground_bound=self.model.is_ground_bound)
-        start = chance.starts.get(self.name) if chance else None
-        if start is not None:
-            x, y = place_spans(pose, start)
-            stays = (math.nan, math.nan)
-            z = start.z if start.z is not None and pose.z is not None else stays
-            spans = zip(x, y, z, start.yaw or stays, strict=True)
-            row["low"], row["high"] = spans
-            row["gap"], row["is_drawn"] = start.gap_m, 1
-        return row
+        self.start = self.loops.table(start_row(scenario, name))
 
     def _wind(self, numbers: Mapping[str, float]) -> Airflow:
         wind = self.scenario.wind

@@ -40,6 +40,7 @@ LINE = record(
     hz=float,  # of ticks
 )
 COUNT = 1  # column of the queues as integers
+ONLY: Rows = np.zeros(1, np.int64)  # the world of a single simulation
 
 _line_at, _queues_at, _entries_at = record_at(LINE), records_at(QUEUE), records_at(ENTRY)
 _integers_at = integers_at
@@ -208,7 +209,7 @@ class DelayLine:
     def save(self, worlds: Any) -> dict[str, Any]:
         """Copies of the queues of these worlds and of what is under way, from what leaves next on."""
         queues = self.queues[worlds]
-        most = int(queues[:, COUNT].max()) if len(queues) else 0
+        most = int(queues[0, COUNT]) if len(queues) == 1 else int(queues[:, COUNT].max(initial=0))
         places = (queues[:, :1] + self._xp.arange(most)) % self.capacity
         queues[:, 0] = 0  # another line may have less room
         if most == 0:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from microsim.engine.delay_line import DelayLine, delay_at, next_leaving, pop_due, sampled_at
+from microsim.engine.delay_line import ONLY, DelayLine, delay_at, next_leaving, pop_due, sampled_at
 from microsim.engine.timekeeper import Trigger
 
 
@@ -96,14 +96,14 @@ class Delayed:
         return min(otherwise, next_leaving(self.line.address, 0)) if self.samples else otherwise
 
     def save(self) -> Any:
-        return self.line.save([0]), list(self.samples), None if self.part is None else self.part.save()
+        return self.line.save(ONLY), list(self.samples), None if self.part is None else self.part.save()
 
     def load(self, saved: Any, tick: int) -> None:
-        self.line.clear([0])
+        self.line.clear(ONLY)
         self.samples.clear()
         if saved is not None:
             line, samples, part = saved
-            self.line.load([0], line)
+            self.line.load(ONLY, line)
             self.samples += samples
             if self.part is not None and part is not None:
                 self.part.load(part)

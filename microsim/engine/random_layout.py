@@ -13,6 +13,7 @@ from microsim.engine.calls import Scene
 from microsim.engine.compiled import kernel
 from microsim.engine.geometry import Array, Grid, measure_clearance
 from microsim.engine.noise import uniforms
+from microsim.engine.records import Record, record, record_at
 from microsim.engine.world import mark_footprint
 
 Words: TypeAlias = npt.NDArray[np.uint64]
@@ -89,6 +90,37 @@ def start_place(
         if free > 0 and (free - 1) * cell >= gap_m:
             break
     return best_x, best_y, best > 0
+
+
+SPOT = record(x=float, y=float, z=float, yaw=float)  # [m], [rad]
+START = record(  # of a robot: its pose, and the least and the greatest that chance may make of it (NaN: it stays)
+    pose=SPOT,
+    low=SPOT,
+    high=SPOT,
+    gap=float,  # how far occupied cells are [m]
+    is_drawn=int,  # whether chance puts it
+    is_ground_bound=int,
+)
+start_at = record_at(START)
+
+
+@kernel
+def start_pose(
+    start: Record, footing: Grid, cell: float, west: float, south: float, key: int
+) -> tuple[float, float, float, float]:
+    """Where a robot starts: x, y, z, yaw. `footing`: free cells of its world, as `start_place` takes them."""
+    low, high = start.low, start.high
+    x, y, z, yaw = start.pose.x, start.pose.y, start.pose.z, start.pose.yaw
+    if start.is_drawn:
+        new_x, new_y, found = start_place(footing, cell, west, south, low.x, high.x, low.y, high.y, start.gap, key)
+        turn, height = uniforms(key, 0, 1)
+        if found:
+            x, y = new_x, new_y
+        if low.z == low.z:
+            z = low.z + (high.z - low.z) * height
+        if low.yaw == low.yaw:
+            yaw = low.yaw + (high.yaw - low.yaw) * turn
+    return x, y, z, yaw
 
 
 @kernel

@@ -21,7 +21,7 @@ from microsim.engine.pipeline import Output
 from microsim.engine.radio import RadioNetwork
 from microsim.engine.tick import begin_tick, run_ticks, track
 from microsim.engine.timekeeper import NS_PER_S, Clock
-from microsim.engine.world_arrays import ONLY, WorldArray, put, taken
+from microsim.engine.world_arrays import WorldArray, put, taken
 
 CHUNK = 256  # ticks at most that are run in one call
 
@@ -88,6 +88,7 @@ class Schedule:
     def __post_init__(self) -> None:
         self._rows = sorted(self.python.values(), key=lambda item: item[0])
         self._outputs = tuple(output for _, output in self._rows)
+        self._arrays = self.arrays()
         self._next_warning_ns: dict[str, int] = {}  # by text
         self._ends: Rows = np.zeros(CHUNK, np.int64)
         self._has_checked = self.physics.has_checked or self.tables.has_checked
@@ -235,7 +236,7 @@ class Schedule:
         return (
             self.tick,
             list(self.pending),
-            taken(self.arrays(), lambda array: ONLY),
+            taken(self._arrays),
             self.physics.save_contacts(),
             self.radio and self.radio.save(),
             {name: output.save() for name, (_, output) in self.python.items()},
@@ -245,7 +246,7 @@ class Schedule:
         """By name: robots and sensors that were not there then stay as they are."""
         self.tick, pending, arrays, contacts, radio, outputs = saved
         self.pending = [item for item in pending if _owner(item) in self.physics.home]  # others were deleted
-        put(self.arrays(), arrays, lambda array: ONLY)
+        put(self._arrays, arrays)
         self.physics.load_contacts(contacts)
         self.physics.look()
         if self.radio is not None and radio is not None:  # it may have been off when it was saved

@@ -13,21 +13,22 @@ class WorldArray(NamedTuple):
 
 
 WorldArrays = Mapping[str, WorldArray]
-Worlds = npt.NDArray[np.int64]  # numbers of worlds
-
-ONLY: Worlds = np.zeros(1, np.int64)  # the world of a single simulation
+Chosen = Callable[[Any], npt.NDArray[np.int64]]  # the numbers of worlds in the memory in which an array is
 
 
-def taken(arrays: WorldArrays, worlds: Callable[[Any], Worlds]) -> dict[str, Any]:
-    """A copy of what they have of some worlds. `worlds` gives their numbers in the memory in which an array is."""
+def taken(arrays: WorldArrays, worlds: Chosen | None = None) -> dict[str, Any]:
+    """A copy of what they have of some worlds, or of all."""
+    if worlds is None:
+        return {name: each.array.copy() for name, each in arrays.items()}
     return {name: each.array.take(worlds(each.array), each.axis) for name, each in arrays.items()}
 
 
-def put(arrays: WorldArrays, saved: Mapping[str, Any], worlds: Callable[[Any], Worlds]) -> None:
-    """Put `taken` values into some worlds. What was not there then, or had another form, stays as it is."""
+def put(arrays: WorldArrays, saved: Mapping[str, Any], worlds: Chosen | None = None) -> None:
+    """Put `taken` values into some worlds, or all. What was not there then, or had another form, stays as it is."""
     for name, (array, axis) in arrays.items():
-        values, place = saved.get(name), (slice(None),) * axis + (worlds(array),)
+        values = saved.get(name)
         if values is not None and values.ndim == array.ndim and _rest(values, axis) == _rest(array, axis):
+            place: Any = ... if worlds is None else (slice(None),) * axis + (worlds(array),)
             array[place] = values
 
 

@@ -1,19 +1,40 @@
-"""Which back end draws: a GPU where there is one that proves itself, otherwise the CPU. The pictures are the same."""
+"""What this process draws with, and where it reports problems: a GPU where there is one that proves itself, or the CPU.
+
+No part of a simulation: images and points are the same. What draws splats is imported when splats are drawn.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
 from microsim.errors import UsageError, install_hint
-from microsim.render import gpu
-from microsim.render.palette_camera import CameraModel
-from microsim.render.render_options import Choice, Say, nobody
-from microsim.render.splat.activation import Splats, activate
-from microsim.render.splat.picture import CpuRenderer, Exposure, Picture, Shot, Sky, SplatRenderer, lens_of
 from microsim.threads import Threads
+
+if TYPE_CHECKING:
+    from microsim.render.splat.activation import Splats
+    from microsim.render.splat.picture import Picture, SplatRenderer
+
+Choice: TypeAlias = Literal["auto", "cpu", "gpu"]
+Say: TypeAlias = Callable[[str], None]
+
+
+def nobody(text: str) -> None:
+    """Reports nothing."""
+
+
+@dataclass
+class RenderRequest:
+    choice: Choice = "auto"
+    threads: int = 0  # of a simulation's splat cameras and LiDARs; 0: the usual number of `threads.py`
+    say: Say = nobody
+
+
+render_request = RenderRequest()
 
 
 def open_renderer(splats: Splats, choice: Choice = "auto", threads: int = 0, say: Say = nobody) -> SplatRenderer:
@@ -21,6 +42,9 @@ def open_renderer(splats: Splats, choice: Choice = "auto", threads: int = 0, say
 
     Where `gpu` was requested and none can draw, that is an error. One that `auto` finds and that cannot is reported.
     """
+    from microsim.render import gpu
+    from microsim.render.splat.picture import CpuRenderer
+
     if choice == "cpu":
         return CpuRenderer(splats, Threads(threads))
     name = gpu.device_name()
@@ -41,6 +65,8 @@ def open_renderer(splats: Splats, choice: Choice = "auto", threads: int = 0, say
 
 def _on_gpu(splats: Splats, name: str) -> SplatRenderer | str:
     """The renderer, or why there is none."""
+    from microsim.render import gpu
+
     problem = self_test()
     if problem is not None:
         return f"{name} failed its test ({problem})"
@@ -60,6 +86,11 @@ def report(text: str, say: Say) -> None:
 
 def self_test() -> str | None:
     """Draw one splat on both; None when every bit is the same, otherwise what is wrong."""
+    from microsim.render import gpu
+    from microsim.render.palette_camera import CameraModel
+    from microsim.render.splat.activation import activate
+    from microsim.render.splat.picture import CpuRenderer, Exposure, Shot, Sky, lens_of
+
     row = np.zeros((1, 59), np.float32)
     row[0, :14] = 3.0, 0.1, 0.05, -1.0, -1.5, -2.0, 0.1, 0.2, 0.3, 0.9, 2.0, 0.8, -0.3, 0.4
     row[0, 14:] = np.arange(45) % 7 / 20.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +13,9 @@ from pydantic import AfterValidator, Field, ValidationError
 from microsim.documents.values import Angle, Finite, Height, Model, Probability, exactly, show
 from microsim.documents.yaml_text import Path
 from microsim.engine.geometry import Array
-from microsim.engine.noise import stream_key, uniforms
-from microsim.engine.random_layout import move_obstacles, number_between, start_place
+from microsim.engine.noise import stream_key
+from microsim.engine.random_layout import START, move_obstacles, number_between, start_pose
+from microsim.engine.records import Records, rows_of
 from microsim.engine.world import World, footprint
 from microsim.errors import unknown
 from microsim.scenario.fault_models import drawn_faults
@@ -190,8 +192,8 @@ def draw(scenario: Scenario, world: World, seed: int) -> tuple[Scenario, World]:
     for name, (low, high) in block.values.items():
         number = float(number_between(stream_key(seed, value_stream(name)), low, high))
         drawn = with_value(drawn, name.split("."), number)
-    for robot, start in block.starts.items():
-        drawn = _with_start(drawn, world, robot, start, seed)
+    for robot in block.starts:
+        drawn = _with_start(drawn, world, robot, start_row(scenario, robot), seed)
     return drawn, world
 
 
@@ -231,25 +233,24 @@ def _obstacles(scenario: Scenario, seed: int) -> tuple[Any, ...]:
     )
 
 
-def place_spans(pose: Any, start: RandomStart) -> tuple[tuple[float, float], tuple[float, float]]:
-    return start.x or (pose.x, pose.x), start.y or (pose.y, pose.y)
+def start_row(scenario: Scenario, robot: str) -> Records:
+    """Where a robot starts, and what chance may make of that: a `START`."""
+    settings, chance = scenario.robots[robot], scenario.randomize
+    pose, start = settings.start.map_pose, chance.starts.get(robot) if chance else None
+    is_ground_bound = settings.engine_model.is_ground_bound
+    row = rows_of(START, pose=(pose.x, pose.y, pose.z or 0.0, pose.yaw), is_ground_bound=is_ground_bound)
+    if start is not None:
+        x, y, stays = start.x or (pose.x, pose.x), start.y or (pose.y, pose.y), (math.nan, math.nan)
+        z = start.z if start.z is not None and pose.z is not None else stays
+        row["low"], row["high"] = zip(x, y, z, start.yaw or stays, strict=True)
+        row["gap"], row["is_drawn"] = start.gap_m, 1
+    return row
 
 
-def _with_start(scenario: Scenario, world: World, robot: str, start: RandomStart, seed: int) -> Scenario:
+def _with_start(scenario: Scenario, world: World, robot: str, row: Records, seed: int) -> Scenario:
     pose, key = scenario.robots[robot].start.map_pose, stream_key(seed, start_stream(robot))
-    spans_x, spans_y = place_spans(pose, start)
-    grid = (world.footing, world.cell_m, world.west, world.south)
-    x, y, found = start_place(*grid, *spans_x, *spans_y, start.gap_m, key)
-    turn, height = uniforms(key, 0, 1)
-    update: dict[str, Any] = {"x": float(x), "y": float(y)} if found else {}
-    if start.yaw is not None:
-        update["yaw"] = between(start.yaw, turn)
-    if start.z is not None and pose.z is not None:
-        update["z"] = between(start.z, height)
+    x, y, z, yaw = map(float, start_pose(row[0], world.footing, world.cell_m, world.west, world.south, key))
+    height = {} if pose.z is None else {"z": z}
     keys = ("robots", robot, "start", "map_pose")
-    drawn: Scenario = with_value(scenario, keys, pose.model_copy(update=update))
+    drawn: Scenario = with_value(scenario, keys, pose.model_copy(update={"x": x, "y": y, "yaw": yaw, **height}))
     return drawn
-
-
-def between(span: Sequence[float], share: float) -> float:
-    return span[0] + (span[1] - span[0]) * share

@@ -24,8 +24,7 @@ from microsim.render.image_noise import ImageNoise
 from microsim.render.palette_camera import CameraModel
 from microsim.render.palette_camera import Renderer as PlainRenderer
 from microsim.render.relief import Ground, ground_of
-from microsim.render.render_options import render_request
-from microsim.render.renderer_choice import open_renderer, report
+from microsim.render.renderer_choice import open_renderer, render_request, report
 from microsim.render.segmentation import MESH, Labels
 from microsim.render.splat.activation import Splats, activate
 from microsim.render.splat.picture import (
@@ -246,6 +245,8 @@ def _actors(context: SensorContext) -> Callable[[], tuple[SplatActor, ...]]:
     known = {name: (context.shared["splats", each.key], each.origin) for name, each in own.items()}
 
     def now() -> tuple[SplatActor, ...]:
+        if not known:  # so it is in batches
+            return ()
         assert context.physics is not None
         places = ((*each, context.physics.motions[name]) for name, each in known.items())
         return tuple(SplatActor(it, mounted_at(at, origin), turned(at, _UNTURNED)) for it, origin, at in places)

@@ -11,13 +11,15 @@ from pydantic import Field
 
 from microsim.documents.values import Noise
 from microsim.engine import geometry, noise
+from microsim.engine import motion as _motion
 from microsim.engine.calls import Scene
 from microsim.engine.compiled import kernel
 from microsim.engine.geometry import Array
-from microsim.engine.motion import QUATERNION_W, QUATERNION_X, QUATERNION_Y, QUATERNION_Z
 from microsim.messages.topics import Qos
 from microsim.sensors import imu
 from microsim.sensors.sensor import Display, KernelSensor, MessageForm, SensorContext
+
+_motion_in = _motion.motion_in
 
 _raw = imu.sample
 _normals = noise.normals
@@ -48,11 +50,12 @@ def _product(
 @kernel
 def sample(settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array) -> None:
     """What the IMU measures, then the quaternion x, y, z, w of its frame in the map."""
+    seen = _motion_in(motion)
     _raw(settings, motion, memory, scene, key, tick, reading)
     a, b = _normals(key, tick, 3)  # the first three pairs are those of the rates and forces
     c, _ = _normals(key, tick, 4)
     tilt, yaw = settings[_TILT_SIGMA], settings[_YAW_SIGMA]
-    base = (motion[QUATERNION_X], motion[QUATERNION_Y], motion[QUATERNION_Z], motion[QUATERNION_W])
+    base = (seen.quaternion_x, seen.quaternion_y, seen.quaternion_z, seen.quaternion_w)
     mount = (settings[_MOUNT], settings[_MOUNT + 1], settings[_MOUNT + 2], settings[_MOUNT + 3])
     error = _quaternion_from_rpy(tilt * a, tilt * b, yaw * c)
     reading[6], reading[7], reading[8], reading[9] = _product(error, _product(base, mount))

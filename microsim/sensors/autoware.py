@@ -10,17 +10,17 @@ from typing import Any
 from pydantic import Field
 
 from microsim.documents.values import Hertz
-from microsim.engine import exact, geometry
+from microsim.engine import columns, exact, geometry
 from microsim.engine.calls import Scene
 from microsim.engine.compiled import kernel
-from microsim.engine.components import ACCELERATION_X, PITCH, ROLL, YAW, YAW_RATE, X, Y, Z
+from microsim.engine.components import COMMON
 from microsim.engine.geometry import Array
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
 from microsim.sensors.sensor import Display, KernelSensor, MessageForm, SensorBlock, SensorContext
 
-_sincos = exact.sincos
+_sincos, _state_in = exact.sincos, columns.column_in(COMMON)
 _quaternion_from_rpy = geometry.quaternion_from_rpy
 
 _DRIVE, _REVERSE = 2, 20  # of autoware_vehicle_msgs/GearReport
@@ -37,11 +37,12 @@ class Autoware(SensorBlock):
 def sample(settings: Array, state: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array) -> None:
     """The true pose in the map, then speed, turn rate, acceleration in body axes, steering and gear."""
     steering, speed = state[int(settings[0])], state[int(settings[1])]
-    reading[0], reading[1], reading[2] = state[X], state[Y], state[Z]
-    reading[3], reading[4], reading[5], reading[6] = _quaternion_from_rpy(state[ROLL], state[PITCH], state[YAW])
-    sine, cosine = _sincos(state[YAW])
-    east, north = state[ACCELERATION_X], state[ACCELERATION_X + 1]
-    reading[7], reading[8] = speed, state[YAW_RATE]
+    car = _state_in(state)
+    reading[0], reading[1], reading[2] = car.x, car.y, car.z
+    reading[3], reading[4], reading[5], reading[6] = _quaternion_from_rpy(car.roll, car.pitch, car.yaw)
+    sine, cosine = _sincos(car.yaw)
+    east, north = car.acceleration_x, car.acceleration_y
+    reading[7], reading[8] = speed, car.yaw_rate
     reading[9], reading[10] = east * cosine + north * sine, north * cosine - east * sine
     reading[11] = steering
     reading[12] = _REVERSE if speed < 0.0 else _DRIVE

@@ -9,15 +9,17 @@ from pydantic import Field
 
 from microsim.documents.values import Hertz, Noise
 from microsim.engine import calls, geodesy, noise
+from microsim.engine import motion as _motion
 from microsim.engine.calls import BLOCK, Scene
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.geometry import Array
-from microsim.engine.motion import PLACE_X, PLACE_Y, PLACE_Z
 from microsim.engine.noise import Integers
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
 from microsim.sensors.sensor import DROPOUT, JUMP, Display, KernelSensor, MessageForm, MountedSensor, SensorContext
+
+_motion_in = _motion.motion_in
 
 _six_normals, _fill_uniforms, _fill_quantiles = noise.six_normals, noise.fill_uniforms, noise.fill_quantiles
 _room, _integers_at, _table_address = calls.room, calls.integers_at, calls.table_address
@@ -42,6 +44,7 @@ def _measure(
     settings: Array, motion: Array, memory: Array, scene: Scene, tick: int, drawn: Any, reading: Array
 ) -> None:
     """A fix from six normal numbers."""
+    seen = _motion_in(motion)
     sigma, drift, dt = settings[0], settings[1], scene.dt
     step = drift * math.sqrt((tick - memory[_LAST_TICK]) * dt)
     memory[_EAST] += step * drawn[3]
@@ -50,9 +53,9 @@ def _measure(
     memory[_LAST_TICK] = tick
     reading[0], reading[1], reading[2] = _wgs84_from_enu(
         scene.plane,
-        motion[PLACE_X] + sigma * drawn[0] + memory[_EAST],
-        motion[PLACE_Y] + sigma * drawn[1] + memory[_NORTH],
-        motion[PLACE_Z] + sigma * drawn[2] + memory[_UP],
+        seen.place_x + sigma * drawn[0] + memory[_EAST],
+        seen.place_y + sigma * drawn[1] + memory[_NORTH],
+        seen.place_z + sigma * drawn[2] + memory[_UP],
     )
     variance = sigma * sigma + drift * drift * tick * dt
     # Filters divide by it, and 0 would say "exact": a bias that has yet to walk counts as that of one tick.

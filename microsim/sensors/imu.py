@@ -10,26 +10,18 @@ from typing import Any
 from pydantic import Field
 
 from microsim.documents.values import Hertz, Noise
+from microsim.engine import motion as _motion
 from microsim.engine import noise
 from microsim.engine.calls import Scene
 from microsim.engine.compiled import kernel
 from microsim.engine.components import GRAVITY
 from microsim.engine.geometry import Array, matrix_from_rpy
-from microsim.engine.motion import (
-    ACCEL_FORWARD,
-    ACCEL_LEFT,
-    ACCEL_UP,
-    AXES,
-    PITCHING,
-    QUATERNION_X,
-    QUATERNION_Y,
-    ROLLING,
-    TURN,
-)
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
 from microsim.sensors.sensor import Display, KernelSensor, MessageForm, MountedSensor, SensorContext
+
+_motion_in = _motion.motion_in
 
 _six_normals = noise.six_normals
 _GYRO_SIGMA, _ACCEL_SIGMA, _IS_TURNED, _MATRIX = range(4)  # of the settings; the matrix has nine numbers
@@ -46,12 +38,13 @@ class Imu(MountedSensor):
 @kernel
 def sample(settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array) -> None:
     """Turn rate [rad/s] and specific force [m/s^2] in its axes: the rows of its rotation in base_link."""
-    turn_x, turn_y, turn_z = motion[ROLLING], motion[PITCHING], motion[TURN]
-    x, y, z = motion[ACCEL_FORWARD], motion[ACCEL_LEFT], motion[ACCEL_UP] + GRAVITY
-    if not (motion[QUATERNION_X] == 0.0 and motion[QUATERNION_Y] == 0.0):
-        x = motion[ACCEL_FORWARD] + GRAVITY * motion[AXES + 6]
-        y = motion[ACCEL_LEFT] + GRAVITY * motion[AXES + 7]
-        z = motion[ACCEL_UP] + GRAVITY * motion[AXES + 8]
+    seen = _motion_in(motion)
+    turn_x, turn_y, turn_z = seen.rolling, seen.pitching, seen.turn
+    x, y, z = seen.accel_forward, seen.accel_left, seen.accel_up + GRAVITY
+    if not (seen.quaternion_x == 0.0 and seen.quaternion_y == 0.0):
+        x = seen.accel_forward + GRAVITY * seen.z_forward
+        y = seen.accel_left + GRAVITY * seen.z_left
+        z = seen.accel_up + GRAVITY * seen.z_up
     if settings[_IS_TURNED] != 0.0:  # times the transposed matrix
         p, q, r = settings[_MATRIX], settings[_MATRIX + 1], settings[_MATRIX + 2]
         s, t, u = settings[_MATRIX + 3], settings[_MATRIX + 4], settings[_MATRIX + 5]

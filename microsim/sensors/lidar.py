@@ -38,7 +38,7 @@ from microsim.messages.template import layout
 from microsim.messages.topics import Qos
 from microsim.messages.types import encode, new
 from microsim.rays import POINT
-from microsim.render.render_options import render_request
+from microsim.render.renderer_choice import render_request
 from microsim.sensors.sensor import (
     DROPOUT,
     FAIL,

@@ -12,15 +12,17 @@ from pydantic import Field
 
 from microsim.documents.values import Hertz, Noise
 from microsim.engine import exact
+from microsim.engine import motion as _motion
 from microsim.engine.calls import Scene
 from microsim.engine.compiled import kernel
 from microsim.engine.geometry import Array
-from microsim.engine.motion import YAW, X, Y
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
 from microsim.sensors.pose2d import blurred_pose
 from microsim.sensors.sensor import Display, KernelSensor, MessageForm, SensorBlock, SensorContext
+
+_motion_in = _motion.motion_in
 
 _sincos = exact.sincos
 _wrap_angle = exact.wrap_angle
@@ -59,7 +61,8 @@ def correction_for(
 @kernel
 def sample(settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array) -> None:
     """x, y [m] and the quaternion's z, w."""
-    x, y, yaw = compose(memory[0], memory[1], memory[2], motion[X], motion[Y], motion[YAW])
+    seen = _motion_in(motion)
+    x, y, yaw = compose(memory[0], memory[1], memory[2], seen.x, seen.y, seen.yaw)
     _blurred_pose(x, y, yaw, settings[_SIGMA_M], settings[_SIGMA_RAD], key, tick, reading)
     reading[2], reading[3] = _sincos(0.5 * reading[2])
 
@@ -69,7 +72,8 @@ def map_to_base(
     settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array
 ) -> None:
     """The believed pose without noise, as a transform."""
-    x, y, yaw = compose(memory[0], memory[1], memory[2], motion[X], motion[Y], motion[YAW])
+    seen = _motion_in(motion)
+    x, y, yaw = compose(memory[0], memory[1], memory[2], seen.x, seen.y, seen.yaw)
     _as_transform(x, y, yaw, reading)
 
 
@@ -79,7 +83,8 @@ def map_to_odom(
 ) -> None:
     """Where the odom frame must be so that map -> odom -> base_link is the believed pose; settings: x, y, z, yaw of
     base_link in the odom frame, as odometry keeps them."""
-    x, y, yaw = compose(memory[0], memory[1], memory[2], motion[X], motion[Y], motion[YAW])
+    seen = _motion_in(motion)
+    x, y, yaw = compose(memory[0], memory[1], memory[2], seen.x, seen.y, seen.yaw)
     x, y, yaw = correction_for(x, y, yaw, settings[0], settings[1], settings[3])
     _as_transform(x, y, yaw, reading)
 

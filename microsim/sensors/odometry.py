@@ -16,32 +16,17 @@ from pydantic_core import InitErrorDetails
 
 from microsim.documents.values import Hertz, Model, Noise, Switch, detail
 from microsim.engine import exact, geometry, noise
+from microsim.engine import motion as _motion
 from microsim.engine.calls import Scene
 from microsim.engine.compiled import kernel
 from microsim.engine.geometry import Array
-from microsim.engine.motion import (
-    FORWARD,
-    LEFT,
-    PITCH,
-    PITCHING,
-    QUATERNION_W,
-    QUATERNION_X,
-    QUATERNION_Y,
-    QUATERNION_Z,
-    ROLL,
-    ROLLING,
-    TURN,
-    UP,
-    YAW,
-    Motion,
-    X,
-    Y,
-    Z,
-)
+from microsim.engine.motion import Motion
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
 from microsim.sensors.sensor import Display, KernelSensor, MessageForm, RobotFrames, SensorBlock, SensorContext, Tracker
+
+_motion_in = _motion.motion_in
 
 _sincos = exact.sincos
 _six_normals = noise.six_normals
@@ -106,8 +91,9 @@ def _has_frame(settings: Odometry) -> bool:
 @kernel
 def track(settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array) -> None:
     """Turn the true step since the last tick into the odometry's: its length and turn are misjudged."""
-    dx, dy, dz = motion[X] - memory[_TRUE], motion[Y] - memory[_TRUE + 1], motion[Z] - memory[_TRUE + 2]
-    turn = _wrap_angle(motion[YAW] - memory[_TRUE + 3])
+    seen = _motion_in(motion)
+    dx, dy, dz = seen.x - memory[_TRUE], seen.y - memory[_TRUE + 1], seen.z - memory[_TRUE + 2]
+    turn = _wrap_angle(seen.yaw - memory[_TRUE + 3])
     a, b, c, d, _, _ = _six_normals(key, tick)
     length = math.sqrt(dx * dx + dy * dy + dz * dz)
     slip, slip_turn = settings[_POSITION_PER_M] * math.sqrt(length), settings[_YAW_PER_RAD] * math.sqrt(abs(turn))
@@ -123,8 +109,8 @@ def track(settings: Array, motion: Array, memory: Array, scene: Scene, key: int,
     memory[_SLIP + 1] = slip * (cosine * b - sine * a)
     memory[_SLIP + 2] = slip * c
     memory[_SLIP_TURN], memory[_LENGTH], memory[_TURNED] = slip_turn * d, length, abs(turn)
-    memory[_TRUE], memory[_TRUE + 1], memory[_TRUE + 2] = motion[X], motion[Y], motion[Z]
-    memory[_TRUE + 3] = motion[YAW]
+    memory[_TRUE], memory[_TRUE + 1], memory[_TRUE + 2] = seen.x, seen.y, seen.z
+    memory[_TRUE + 3] = seen.yaw
 
 
 @kernel
@@ -145,17 +131,18 @@ def odom_to_base(
     settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array
 ) -> None:
     """x, y, z [m] and the quaternion x, y, z, w of base_link in the odom frame."""
-    reading[0], reading[1], reading[2] = motion[X], motion[Y], motion[Z]
-    reading[3], reading[4] = motion[QUATERNION_X], motion[QUATERNION_Y]
-    reading[5], reading[6] = motion[QUATERNION_Z], motion[QUATERNION_W]
+    seen = _motion_in(motion)
+    reading[0], reading[1], reading[2] = seen.x, seen.y, seen.z
+    reading[3], reading[4] = seen.quaternion_x, seen.quaternion_y
+    reading[5], reading[6] = seen.quaternion_z, seen.quaternion_w
     if settings[_HAS_FRAME] == 0.0:
         return
     reading[0], reading[1], reading[2] = memory[_POSE], memory[_POSE + 1], memory[_POSE + 2]
     yaw = memory[_POSE + 3]
-    if motion[QUATERNION_X] == 0.0 and motion[QUATERNION_Y] == 0.0:
+    if seen.quaternion_x == 0.0 and seen.quaternion_y == 0.0:
         reading[5], reading[6] = _sincos(0.5 * yaw)
     else:
-        reading[3], reading[4], reading[5], reading[6] = _quaternion_from_rpy(motion[ROLL], motion[PITCH], yaw)
+        reading[3], reading[4], reading[5], reading[6] = _quaternion_from_rpy(seen.roll, seen.pitch, yaw)
 
 
 @kernel
@@ -163,25 +150,27 @@ def map_to_odom(
     settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array
 ) -> None:
     """Where the odom frame must be so that map -> odom -> base_link is the true pose."""
+    seen = _motion_in(motion)
     for k in range(7):
         reading[k] = 0.0
     reading[6] = 1.0
     if settings[_HAS_FRAME] == 0.0:
         return
-    turn = _wrap_angle(motion[YAW] - memory[_POSE + 3])
+    turn = _wrap_angle(seen.yaw - memory[_POSE + 3])
     sine, cosine = _sincos(turn)
-    reading[0] = motion[X] - (cosine * memory[_POSE] - sine * memory[_POSE + 1])
-    reading[1] = motion[Y] - (sine * memory[_POSE] + cosine * memory[_POSE + 1])
-    reading[2] = motion[Z] - memory[_POSE + 2]
+    reading[0] = seen.x - (cosine * memory[_POSE] - sine * memory[_POSE + 1])
+    reading[1] = seen.y - (sine * memory[_POSE] + cosine * memory[_POSE + 1])
+    reading[2] = seen.z - memory[_POSE + 2]
     reading[5], reading[6] = _sincos(0.5 * turn)
 
 
 @kernel
 def sample(settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array) -> None:
     """Pose as in `odom_to_base`, velocity [m/s] and turn rate [rad/s] in body axes, and covariances."""
+    seen = _motion_in(motion)
     odom_to_base(settings, motion, memory, scene, key, tick, reading)
-    reading[7], reading[8], reading[9] = motion[FORWARD], motion[LEFT], motion[UP]
-    reading[10], reading[11], reading[12] = motion[ROLLING], motion[PITCHING], motion[TURN]
+    reading[7], reading[8], reading[9] = seen.forward, seen.left, seen.up
+    reading[10], reading[11], reading[12] = seen.rolling, seen.pitching, seen.turn
     for k in range(7):
         reading[13 + k] = 0.0
     reading[20], reading[21] = TWIST_VARIANCE, TWIST_VARIANCE
@@ -206,7 +195,8 @@ def _numbers(context: SensorContext) -> tuple[float, ...]:
 
 
 def _begin(motion: Motion, settings: Odometry) -> tuple[float, ...]:
-    pose = (motion[X], motion[Y], motion[Z], motion[YAW])
+    seen = _motion_in(motion)
+    pose = (seen.x, seen.y, seen.z, seen.yaw)
     return (*((0.0,) * 4 if settings.starts_at_zero else pose), *pose, *(0.0,) * 13)
 
 

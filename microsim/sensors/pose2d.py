@@ -8,13 +8,15 @@ from pydantic import Field
 
 from microsim.documents.values import Hertz, Noise
 from microsim.engine import exact, noise
+from microsim.engine import motion as _motion
 from microsim.engine.calls import Scene
 from microsim.engine.compiled import kernel
 from microsim.engine.geometry import Array
-from microsim.engine.motion import YAW, X, Y
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
 from microsim.sensors.sensor import Display, KernelSensor, MessageForm, SensorBlock, SensorContext
+
+_motion_in = _motion.motion_in
 
 _normals = noise.normals
 _wrap_angle = exact.wrap_angle
@@ -33,7 +35,8 @@ class Pose2D(SensorBlock):
 @kernel
 def sample(settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array) -> None:
     """x, y [m] and theta [rad]; a sigma of 0 leaves them exact."""
-    blurred_pose(motion[X], motion[Y], motion[YAW], settings[_SIGMA_M], settings[_SIGMA_RAD], key, tick, reading)
+    seen = _motion_in(motion)
+    blurred_pose(seen.x, seen.y, seen.yaw, settings[_SIGMA_M], settings[_SIGMA_RAD], key, tick, reading)
 
 
 @kernel

@@ -9,11 +9,12 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from microsim.documents.values import Chance, Finite, Height, Hertz, Length, Noise, nearest_first
-from microsim.engine import calls, exact, geometry, noise
+from microsim.engine import calls, columns, exact, geometry, noise
+from microsim.engine import motion as _motion
 from microsim.engine.calls import BLOCK, Scene
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.geometry import Array
-from microsim.engine.motion import COS_YAW, PLACE_X, PLACE_Y, SENSOR_FIELDS, SIN_YAW, X, Y
+from microsim.engine.motion import SENSOR_FIELDS
 from microsim.engine.noise import Integers
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
@@ -21,6 +22,8 @@ from microsim.messages.types import new
 from microsim.rays import cell_packets
 from microsim.rays.cell_packets import LANES
 from microsim.sensors.sensor import Display, KernelSensor, LinePart, MessageForm, Mount, MountedSensor, SensorContext
+
+_motion_in, _motions_at = _motion.motion_in, _motion.motions_at
 
 _distance_to_occupied = geometry.distance_to_occupied
 _is_on_cells, _meet_cells = cell_packets.is_on_cells, cell_packets.meet_cells
@@ -31,7 +34,9 @@ _room, _integers_at, _table_address = calls.room, calls.integers_at, calls.table
 _DRAWS = 2 * BLOCK
 _ALMOST = 0.9999  # of a distance: what rounding cannot make up for
 NOISE_REACH = 10.0  # sigmas beyond max_m within which a hit may still be measured inside
-MIN, MAX, SIGMA, DROPOUT_PROBABILITY, _AHEAD, _ASIDE = range(6)  # of the settings; a scan's begin alike
+BEAM = ("min_m", "max_m", "sigma_m", "dropout_probability", "ahead", "aside")  # settings; a scan's begin alike
+beam_in = columns.column_in(BEAM)
+_beam_in, _beams_at = beam_in, columns.column_at(BEAM)
 
 
 class Range(MountedSensor):
@@ -65,11 +70,12 @@ def is_behind_wall(motion: Array, scene: Scene) -> bool:
 
     A robot stops when its centre reaches an occupied cell: the sensor ahead of it may be in the wall, or through it.
     """
-    dx, dy = motion[PLACE_X] - motion[X], motion[PLACE_Y] - motion[Y]
+    seen = _motion_in(motion)
+    dx, dy = seen.place_x - seen.x, seen.place_y - seen.y
     length = math.sqrt(dx * dx + dy * dy)
     if length == 0.0:
         return False
-    start_x, start_y = motion[X] - scene.west, motion[Y] - scene.south
+    start_x, start_y = seen.x - scene.west, seen.y - scene.south
     free = _distance_to_occupied(scene.clearance, scene.cell, start_x, start_y, dx / length, dy / length, length, False)
     return free < math.inf
 
@@ -77,29 +83,32 @@ def is_behind_wall(motion: Array, scene: Scene) -> bool:
 @inlined
 def _ahead_of(settings: Array, motion: Array) -> tuple[float, float]:
     """Unit vector of the ray in the map frame."""
-    sine, cosine, ahead, aside = motion[SIN_YAW], motion[COS_YAW], settings[_AHEAD], settings[_ASIDE]
+    seen, beam = _motion_in(motion), _beam_in(settings)
+    sine, cosine, ahead, aside = seen.sin_yaw, seen.cos_yaw, beam.ahead, beam.aside
     return cosine * ahead - sine * aside, sine * ahead + cosine * aside
 
 
 @kernel
 def _distance(settings: Array, motion: Array, scene: Scene) -> float:
+    seen, beam = _motion_in(motion), _beam_in(settings)
     if is_behind_wall(motion, scene):
         return 0.0
     dx, dy = _ahead_of(settings, motion)
-    reach = settings[MAX] + NOISE_REACH * settings[SIGMA]
-    x, y = motion[PLACE_X] - scene.west, motion[PLACE_Y] - scene.south
+    reach = beam.max_m + NOISE_REACH * beam.sigma_m
+    x, y = seen.place_x - scene.west, seen.place_y - scene.south
     return _distance_to_occupied(scene.clearance, scene.cell, x, y, dx, dy, reach, False)
 
 
 @kernel
 def sample(settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array) -> None:
     """Distance [m], +inf, -inf, or NaN for a dropout."""
-    drop = settings[DROPOUT_PROBABILITY]
+    beam = _beam_in(settings)
+    drop = beam.dropout_probability
     if drop > 0.0 and _uniforms(key, tick, 1)[0] < drop:
         reading[0] = math.nan
         return
-    noise = settings[SIGMA] * _normals(key, tick, 0)[0]
-    reading[0] = measured(_distance(settings, motion, scene), noise, settings[MIN], settings[MAX])
+    noise = beam.sigma_m * _normals(key, tick, 0)[0]
+    reading[0] = measured(_distance(settings, motion, scene), noise, beam.min_m, beam.max_m)
 
 
 @inlined
@@ -107,8 +116,9 @@ def _find_doubtful(motion: Array, scene: Scene, found: Integers) -> int:
     """Worlds in which something may lie between a robot's centre and its sensor: how many, and which."""
     doubtful, count, clearance, cell = _room(BLOCK), 0, scene.clearance, scene.cell
     for i in range(BLOCK):
-        x, y = motion[X, i] - scene.west, motion[Y, i] - scene.south
-        dx, dy = motion[PLACE_X, i] - motion[X, i], motion[PLACE_Y, i] - motion[Y, i]
+        seen = _motions_at(motion, i)
+        x, y = seen.x - scene.west, seen.y - scene.south
+        dx, dy = seen.place_x - seen.x, seen.place_y - seen.y
         is_on = _is_on_cells(clearance, cell, x, y)
         free = float(clearance[int(y / cell if is_on else 0.0), int(x / cell if is_on else 0.0)])
         around = (free - 1.0) * cell * _ALMOST if is_on & (free > 1.0) else 0.0  # within it all cells are free
@@ -125,11 +135,13 @@ def _cast_packet(settings: Array, motion: Array, scene: Scene, distances: Array)
     xs, ys, dxs, dys = _room(LANES), _room(LANES), _room(LANES), _room(LANES)
     reaches, out = _room(LANES), _room(LANES)
     for r in range(LANES):
-        x, y = motion[PLACE_X, r] - scene.west, motion[PLACE_Y, r] - scene.south
+        seen = _motions_at(motion, r)
+        x, y = seen.place_x - scene.west, seen.place_y - scene.south
         is_on = _is_on_cells(scene.clearance, scene.cell, x, y)
         xs[r], ys[r] = x if is_on else 0.0, y if is_on else 0.0
         dxs[r], dys[r] = _ahead_of(settings[:, r], motion[:, r])
-        reach = settings[MAX, r] + NOISE_REACH * settings[SIGMA, r]
+        beam = _beams_at(settings, r)
+        reach = beam.max_m + NOISE_REACH * beam.sigma_m
         reaches[r] = reach if is_on else math.nan
     _meet_cells(scene.clearance, scene.cell, xs, ys, dxs, dys, reaches, out)
     for r in range(LANES):
@@ -158,9 +170,10 @@ def sample_many(
         if is_behind_wall(own_motion, scene):
             reading[0, found[k]] = 0.0
     for i in range(BLOCK):
-        reading[0, i] = measured(reading[0, i], settings[SIGMA, i] * drawn[i], settings[MIN, i], settings[MAX, i])
+        beam = _beams_at(settings, i)
+        reading[0, i] = measured(reading[0, i], beam.sigma_m * drawn[i], beam.min_m, beam.max_m)
     for i in range(BLOCK):
-        drop = settings[DROPOUT_PROBABILITY, i]
+        drop = _beams_at(settings, i).dropout_probability
         if drop > 0.0 and _uniforms(keys[i], ticks[i], 1)[0] < drop:
             reading[0, i] = math.nan
 

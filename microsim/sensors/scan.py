@@ -11,24 +11,26 @@ from typing_extensions import Self
 
 from microsim.documents.values import Angle, Chance, Count, Height, Hertz, Length, Noise, nearest_first, show
 from microsim.engine import calls, exact, geometry, noise
+from microsim.engine import motion as _motion
 from microsim.engine.calls import Scene
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.geometry import Array, Grid
-from microsim.engine.motion import COS_YAW, PLACE_X, PLACE_Y, SIN_YAW
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
 from microsim.rays import cell_packets
 from microsim.rays.cell_packets import LANES
-from microsim.sensors.range import DROPOUT_PROBABILITY, MAX, MIN, NOISE_REACH, SIGMA, is_behind_wall
+from microsim.sensors.range import NOISE_REACH, beam_in, is_behind_wall
 from microsim.sensors.sensor import Display, KernelSensor, MessageForm, Mount, MountedSensor, SensorContext
+
+_motion_in = _motion.motion_in
 
 _distance_to_occupied = geometry.distance_to_occupied
 _is_on_gpu, _room = calls.is_on_gpu, calls.room
 _meet_cells = cell_packets.meet_cells
 _normals = noise.normals
 _uniforms = noise.uniforms
-_is_behind_wall = is_behind_wall
+_beam_in, _is_behind_wall = beam_in, is_behind_wall
 
 _TURN = 2 * 3.141592653589793
 BearingAngle = Annotated[Angle, Field(ge=-_TURN, le=_TURN)]
@@ -66,8 +68,9 @@ class Scan(MountedSensor):
 @kernel
 def cast(motion: Array, scene: Scene, reach: float, distances: Array) -> None:
     """Distances along every beam, inf beyond reach; the table holds cos, then sin of each beam in base_link."""
-    count, sine, cosine = distances.shape[0], motion[SIN_YAW], motion[COS_YAW]
-    x, y = motion[PLACE_X] - scene.west, motion[PLACE_Y] - scene.south
+    seen = _motion_in(motion)
+    count, sine, cosine = distances.shape[0], seen.sin_yaw, seen.cos_yaw
+    x, y = seen.place_x - scene.west, seen.place_y - scene.south
     rows, columns = scene.clearance.shape
     is_on_map = 0.0 <= x / scene.cell < columns and 0.0 <= y / scene.cell < rows
     if is_on_map and not _is_on_gpu():
@@ -104,7 +107,8 @@ def _cast_packet(
 @kernel
 def blur(settings: Array, key: int, tick: int, ranges: Array) -> None:
     """Noise, dropouts and REP-117; beam i draws number i of the stream, whatever the other beams saw."""
-    low, high, sigma, drop = settings[MIN], settings[MAX], settings[SIGMA], settings[DROPOUT_PROBABILITY]
+    beam = _beam_in(settings)
+    low, high, sigma, drop = beam.min_m, beam.max_m, beam.sigma_m, beam.dropout_probability
     first, second, drawn = 0.0, 0.0, -1
     for i in range(ranges.shape[0]):
         value = ranges[i]
@@ -125,7 +129,8 @@ def sample(settings: Array, motion: Array, memory: Array, scene: Scene, key: int
     if _is_behind_wall(motion, scene):
         reading[:] = 0.0
     else:
-        cast(motion, scene, settings[MAX] + NOISE_REACH * settings[SIGMA], reading)
+        beam = _beam_in(settings)
+        cast(motion, scene, beam.max_m + NOISE_REACH * beam.sigma_m, reading)
     blur(settings, key, tick, reading)
 
 

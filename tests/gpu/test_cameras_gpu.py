@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsim.batch import BatchSimulation
-from microsim.render.render_options import render_request
+from microsim.render.renderer_choice import render_request
 from tests.gpu.both_devices import pair
 from tests.support import bare
 from tests.unit.batch.camera_scenarios import FEATURES, random_source

@@ -118,7 +118,7 @@ def _written(options: RunOptions) -> list[str]:
 
 
 def _render_with(choice: RenderChoice) -> None:
-    from microsim.render.render_options import render_request
+    from microsim.render.renderer_choice import render_request
 
     render_request.choice = choice.value
     render_request.say = warn

@@ -13,7 +13,7 @@ from microsim.engine.bodies import Body, body_row
 from microsim.processes import THREAD_VARIABLES, usable_cores
 from microsim.rays import lidar_turn
 from microsim.rays.lidar_turn import LidarTurn
-from microsim.render.render_options import render_request
+from microsim.render.renderer_choice import render_request
 from microsim.threads import Threads, usual_threads
 from tests.support import bare, many, scenario
 from tests.unit.rays.test_fast_rays import mesh_of, scene, sensor_in

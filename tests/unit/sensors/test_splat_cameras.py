@@ -15,7 +15,7 @@ from microsim.paths import data_folder
 from microsim.render import renderer_choice as choice
 from microsim.render.palette_camera import CameraModel
 from microsim.render.relief import NO_GROUND, Ground
-from microsim.render.render_options import render_request
+from microsim.render.renderer_choice import render_request
 from microsim.render.robot_models import BOX, CYLINDER, SPHERE, draw_parts, shade
 from microsim.render.screen import screen_index
 from microsim.render.segmentation import SEGMENT_COLOURS, SEGMENT_NAMES
