@@ -231,7 +231,7 @@ def test_the_core_does_not_name_the_folder_of_a_part() -> None:
         place(path, node)
         for path in MODULES
         for node in nodes(path)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and not isinstance(node.value, bytes)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
         for found in re.findall(r"microsim[./]parts[./](\w+)", node.value)
         if found in parts and not name(path).startswith(f"parts/{found}/")
     ]
