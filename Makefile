@@ -72,7 +72,7 @@ lint: $(READY)-dev ## Lint with ruff
 	@echo "== lint"
 	@$(BIN)/ruff check $(wildcard $(CODE))
 
-types: $(READY)-dev ## Check types with mypy, strict
+types: $(READY)-dev ## Check types with mypy: strict for microsim, what tests call for tests
 	@echo "== types"
 	@$(BIN)/mypy
 

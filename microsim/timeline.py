@@ -1,6 +1,6 @@
 """The past of a simulation: moments, and the inputs between them, from which any tick can be reached again, exactly.
 
-Whoever travels in time uses it: the web page in a live run and in a recording, histories of states, runs of agents.
+Everything that travels in time uses it: the web page in a live run and in a recording, histories of states, runs of agents.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Moment(Generic[Extra]):
 
 
 class Timeline(Generic[Extra]):
-    """Moments in order, and inputs in order. Moments are told apart by their ticks."""
+    """Moments in order, and inputs in order. A tick has one moment at most."""
 
     def __init__(self, inputs: Iterable[TakenInput] = ()) -> None:
         self.inputs: list[TakenInput] = list(inputs)

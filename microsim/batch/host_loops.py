@@ -65,13 +65,17 @@ class HostLoops:
 
     def move(self, batch: BatchSimulation, ticks: int, begin: int, end: int) -> None:
         """All robots of these worlds, and what they touch."""
-        batch.fleets["needs_tick"] = [robot.needs_tick for robot in batch.movers]
-        contacts, shared = (batch.contacts.address, batch.contacts.marks_size), batch.ground.is_shared
-        rows = kernels.move(batch.fleets, shared, *contacts, batch.tick, ticks, begin, end)
-        if not batch.has_checked:
-            return
-        with plugin_errors():
-            raise_broken(rows, lambda row: f"robot model {batch.movers[row].model.name}")
+        needs_tick = [robot.needs_tick for robot in batch.movers]
+        if needs_tick != batch.needs_tick:
+            batch.fleets["needs_tick"] = batch.needs_tick = needs_tick
+        made = batch.fleets.copy() if batch.has_checked else None
+        kernels.move(
+            batch.fleets_at, len(needs_tick), 0 if made is None else address_of(made), batch.ground.is_shared,
+            batch.contacts.address, batch.contacts.marks_size, batch.tick, ticks, begin, end,
+        )  # fmt: skip
+        if made is not None:
+            with plugin_errors():
+                raise_broken(made, lambda row: f"robot model {batch.movers[row].model.name}")
 
     def put_at_start(self, robot: RobotColumns, worlds: Integers, keys: Integers) -> None:
         kernels.put_all_at_start(robot.state, address_of(robot.start), address_of(robot.ground.scene), keys, worlds)

@@ -48,6 +48,7 @@ _address_of_record, _float_grid_in = records.address_of_record, records.float_gr
 _contacts_at, _fleet_at = _contacts.contacts_at, robot_loops.fleet_at
 _state_at, _trace_at, _motions_at = components.state_at, components.trace_at, motion.motions_at
 _calls_at, _windows_at = records.records_at(CALL), records.records_at(WINDOW)
+_fleets_at = records.records_at(robot_loops.FLEET)
 _observe_one, _observe_place, _level_place = motion.observe_one, motion.observe_place, motion.level_place
 _ground_height = geometry.ground_height
 _wrap_angle = exact.wrap_angle
@@ -78,7 +79,7 @@ STEP = record(  # what differs from world to world in a sensor's call: bytes to 
 )
 
 _steps_at = records.records_at(STEP)
-CALL_BYTES = CALL.itemsize
+CALL_BYTES, FLEET_BYTES = CALL.itemsize, robot_loops.FLEET.itemsize
 
 
 @threaded_kernel
@@ -118,15 +119,27 @@ def take_command(new_command: Array, active_command: Array, state: Array, age: i
 
 @threaded_kernel
 def move(
-    fleets: Records, is_shared: bool, contacts: int, marks: int, tick: Integers, ticks: int,
+    fleets: int, count: int, made: int, is_shared: bool, contacts: int, marks: int, tick: Integers, ticks: int,
     begin: int, end: int,
-) -> Records:  # fmt: skip
-    """Worlds begin … end - 1 from their own tick on by `ticks`; gives the calls as they were made last.
+) -> None:  # fmt: skip
+    """Worlds begin … end - 1 from their own tick on by `ticks`. `made`: where the calls are put as they were made last.
 
-    A block of worlds runs ahead, robot by robot. Worlds in which robots came near anything are put back, and move again
-    with a look at what they touch after every tick. All stops where the kernel of a plug-in raises an exception.
+    That is for kernels of plug-ins, all stops where one raises an exception; 0: there are none.
     """
-    rows, count = fleets.copy(), fleets.shape[0]
+    rows = _fleets_at(fleets, count).copy()
+    _move_worlds(rows, is_shared, contacts, marks, tick, ticks, begin, end)
+    if made:
+        _copy(made, _address_of_record(rows[0]), count * FLEET_BYTES)
+
+
+@kernel
+def _move_worlds(
+    rows: Records, is_shared: bool, contacts: int, marks: int, tick: Integers, ticks: int, begin: int, end: int
+) -> None:
+    """A block of worlds runs ahead, robot by robot. Worlds in which robots came near anything are put back, and move
+    again with a look at what they touch after every tick.
+    """
+    count = rows.shape[0]
     paths, room = np.empty(count, PATH), np.zeros(marks, np.int64)
     kept, traces = np.empty((_numbers(rows), _AHEAD)), np.zeros((count, _TRACE_ROWS, _AHEAD))
     reach, quiet = np.empty((count, _AHEAD)), np.empty(_AHEAD, np.int64)
@@ -138,14 +151,13 @@ def move(
             row.traces.address, row.traces.rows, row.traces.columns = _table_address(traces[r]), _TRACE_ROWS, _AHEAD
             _run_ahead(row, is_shared, tick, ticks, first, last)
             if row.is_broken:
-                return rows
+                return
         _find_quiet(contacts, first, traces, reach, quiet[: last - first])
         for w in range(first, last):
             if not quiet[w - first]:
                 _put_back_kept(rows, w, w - first, kept)
                 if not _move_world(rows, contacts, tick[w], ticks, w, paths, room):
-                    return rows
-    return rows
+                    return
 
 
 @kernel

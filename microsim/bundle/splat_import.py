@@ -127,7 +127,7 @@ class _Turn:
         out = np.empty((len(rows), len(columns_of(self.degree))))
         out[:, 0:3] = self.frame.points(rows[:, 0:3])
         out[:, 3:6] = rows[:, 3:6] + math.log(self.frame.scale)
-        out[:, 6:10] = _products(self.quat, rows[:, 6:10])
+        out[:, 6:10] = products(self.quat, rows[:, 6:10])
         out[:, 10:14] = rows[:, 10:14]
         have, want = (degree + 1) ** 2 - 1, (self.degree + 1) ** 2 - 1
         for channel in range(3 if want else 0):
@@ -173,11 +173,11 @@ def _scrambled(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
 
 
 def _times(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, float, float, float]:
-    x, y, z, w = _products(a, np.array([b]))[0].tolist()
+    x, y, z, w = products(a, np.array([b]))[0].tolist()
     return x, y, z, w
 
 
-def _products(a: tuple[float, ...], b: Floats) -> Floats:
+def products(a: tuple[float, ...], b: Floats) -> Floats:
     """a · b for many b, each normalised."""
     x, y, z, w = a
     bx, by, bz, bw = b.T

@@ -108,12 +108,16 @@ def _advance_many_entry(address: int) -> None:
         take(c, commands, begin, count, 0, input_count)
         take(t, traces, first, count, 0, 4)
         if first == 0 or fleet.parameters.columns != 1:  # else all robots have the same
-            for row in range(parameter_count):
-                for i in range(count):
-                    p[row, i] = numbers[row, 0 if fleet.parameters.columns == 1 else begin + i]
+            if fleet.parameters.columns != 1:
+                take(p, numbers, begin, count, 0, parameter_count)
+            else:
+                for row in range(parameter_count):
+                    p[row, :] = numbers[row, 0]
+        clear_count = 0
         for i in range(count):
             may_go = is_clear(robot_at(s, i), command_at(c, i), parameters_at(p, i), scene, ticks)
             clear[i] = 1.0 if may_go else 0.0
+            clear_count += 1 if may_go else 0
         for left in range(ticks - 1, -1, -1):
             if fleet.needs_tick:
                 for i in range(count):
@@ -133,7 +137,7 @@ def _advance_many_entry(address: int) -> None:
                 note_distance(_state_at(s, i), _trace_at(t, i))
         for i in range(count):
             accelerate(_state_at(s, i), before[0, i], before[1, i], before[2, i], dt)
-        for i in range(count):
+        for i in range(count if clear_count < count else 0):
             if clear[i] == 0.0:
                 robot, command = robot_at(state, begin + i), command_at(commands, begin + i)
                 parameters = parameters_at(p, i)

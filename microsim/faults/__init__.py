@@ -1,7 +1,7 @@
 """Faults injected on purpose: a constant `FAULT = FaultKind(...)` in a file; the shipped ones share one file.
 
 `FAULTS` finds them: built in, installed, or in a folder. What a fault does is its effect: on sensors, on messages of a
-topic in either direction, on the radio, or on the nodes that the run itself started. Sensor and engine know no kind by
+topic in either direction, on the radio, or on the nodes that the run itself started. Sensors and the engine name no kind by
 name.
 """
 
@@ -44,7 +44,7 @@ class Passing:
     """A message on its way, as far as a fault may change that."""
 
     tick: int
-    until: int  # the tick at which it goes on
+    until: int  # the tick at which it continues
     copies: int = 1
     is_overtaken: bool = False  # it follows the next message
     delay: int = 0  # [ticks] the fault's `delay_s`

@@ -244,12 +244,11 @@ def _actors(context: SensorContext) -> Callable[[], tuple[SplatActor, ...]]:
             context.shared["splats", each.key] = activate(*each.read())
     known = {name: (context.shared["splats", each.key], each.origin) for name, each in own.items()}
 
-    physics = context.physics
-    if physics is None:  # in a batch, where splat cameras see no other robots
-        return tuple
-
     def now() -> tuple[SplatActor, ...]:
-        places = ((*each, physics.motions[name]) for name, each in known.items())
+        if not known:  # so it is in batches
+            return ()
+        assert context.physics is not None
+        places = ((*each, context.physics.motions[name]) for name, each in known.items())
         return tuple(SplatActor(it, mounted_at(at, origin), turned(at, _UNTURNED)) for it, origin, at in places)
 
     return now

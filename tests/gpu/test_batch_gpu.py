@@ -95,7 +95,7 @@ def test_a_plugin_robot_without_the_decorator_runs_there(tmp_path: Path) -> None
 
 def test_a_kernel_that_a_gpu_cannot_run_leaves_the_batch_on_the_cpu(tmp_path: Path) -> None:
     code = SLED.replace('"sled"', '"sledge"').replace(
-        "    expire(robot", "    room = np.zeros(int(command.v)); expire(robot"
+        "    expire(robot", "    room = np.zeros(int(abs(command.v))); expire(robot"
     )
     assert "np.zeros" in code
     (tmp_path / "sledge.py").write_text("import numpy as np\n" + code + "\nROBOT = Sled\n")

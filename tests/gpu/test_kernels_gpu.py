@@ -125,4 +125,5 @@ def test_damaged_ptx_is_compiled_again(filled: Path, kind: str, expected: dict[s
     for file, content in broken.items():
         file.unlink() if content is None else file.write_bytes(content)
     assert run_together(filled, 1) == [{"digests": expected, "compiled": len(broken)}]
-    assert {file: file.read_bytes() for file in sorted(filled.glob("*.ptx"))} == whole
+    assert sorted(filled.glob("*.ptx")) == list(whole)  # the compiler's names for parts differ from process to process
+    assert run_together(filled, 1) == [{"digests": expected, "compiled": 0}]

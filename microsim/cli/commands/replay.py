@@ -68,7 +68,7 @@ _ALONE = (
 def replay(options: ReplayOptions, attachments: Sequence[Attachment] = ()) -> int:
     """Run a recorded mission again, from its inputs; or the run of a token.
 
-    Exit codes: 0 success, 1 the replay differs, 2 the bag or token cannot be used.
+    Exit codes: 0 success, 1 the replay differs, 2 the input cannot be used.
 
     \b
     Examples:

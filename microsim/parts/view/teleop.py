@@ -10,7 +10,7 @@ Send = Callable[[str, Mapping[str, float]], object]  # robot, and the value of e
 
 
 class Teleop:
-    """A robot that somebody drives. A value is held for a while, then it is 0; commands of others are overridden."""
+    """A robot that is driven by hand. A value is held for a while, then it is 0; commands of others are overridden."""
 
     def __init__(self, runner: Runner, send: Send) -> None:
         self.runner, self._send = runner, send

@@ -8,6 +8,7 @@ and may be nowhere else.
 
 import contextlib
 import io
+import json
 import os
 import re
 import shlex
@@ -166,6 +167,19 @@ def test_digests_and_tokens_are_only_where_they_are_compared(page):
     found = DIGEST_OR_TOKEN.findall(page.read_text(encoding="utf-8"))
     assert not found or page.name == "README.md" or any(block.language == "python" for block in blocks(page))
     assert [each for each in found if each not in compared(page)] == []
+
+
+def test_shortened_digests_are_those_of_golden_runs():
+    golden = json.loads((ROOT / "tests/golden/digests.json").read_text(encoding="utf-8"))
+    rows, shortened = 0, re.compile(r"^(\w+) +(\w+) .*?\b([0-9a-f]{16})\b", re.MULTILINE)
+    for page in [ROOT / "README.md", *PAGES]:
+        text = page.read_text(encoding="utf-8")
+        for scenario, mission, digest in shortened.findall(text):
+            assert golden[f"{mission}_in_{scenario}"].startswith(digest), (page.name, scenario, mission)
+            rows += 1
+        others = re.findall(r"(?<!@)\b(?=[0-9]*[a-f])[0-9a-f]{16}\b", shortened.sub("", text))
+        assert others == [], page.name
+    assert rows == 2
 
 
 def test_a_stale_digest_or_token_fails():

@@ -18,12 +18,12 @@ from microsim.sensors.camera import SENSOR as CAMERA
 
 class Eye:
     def __init__(self, context):
-        self.camera = CAMERA.instrument(context)
+        self.camera = CAMERA.open(context)
 
     def read(self, view):
         return self.camera.read(view)
 
-SENSOR = replace(CAMERA, name="eye", instrument=Eye, is_standard=False)
+SENSOR = replace(CAMERA, name="eye", open=Eye, is_standard=False)
 """
 KINDS = {**SOURCES, "picture": PICTURE}
 # kind of plug-in, what is written otherwise, how, which commands come to it
@@ -37,8 +37,8 @@ CASES: list[tuple[str, str, str, tuple[str, ...]]] = [
         BOTH,
     ),
     ("sensor", G, '"gauge", frames=lambda *given: 1 / 0, settings', BOTH),
-    ("sensor", G, '"gauge", begin=lambda motion, block: 1 / 0, settings', BOTH),
-    ("sensor", G, '"gauge", is_tracking=lambda block: 1 / 0, track=sample, settings', BOTH),
+    ("sensor", G, '"gauge", tracker=5, settings', BOTH),
+    ("sensor", G, '"gauge", numbers_of=lambda context: 1 / 0, settings', BOTH),
     ("sensor", G, '"gauge", size=lambda context: 1 / 0, settings', BOTH),
     ("sensor", G, '"gauge", sample_of=lambda context: 1 / 0, settings', BOTH),
     ("sensor", '"A gauge."', '"A gauge."\n    def model_post_init(self, given): 1 / 0', BOTH),
@@ -46,7 +46,7 @@ CASES: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("robot", '"On rails."', '"On rails."\n    def parts(self): 1 / 0', BOTH),
     ("robot", '"On rails."', '"On rails."\n    def look(self): 1 / 0', BOTH),
     ("robot", '"On rails."', '"On rails."\n    def model_post_init(self, given): 1 / 0', BOTH),
-    ("fault", "alter=alter", "alter=alter, applies=lambda sensor: 1 / 0", BOTH),
+    ("fault", "OnSensor(alter=alter)", "OnSensor(alter=alter), applies=lambda sensor: 1 / 0", BOTH),
     ("generator", "return [", "1 / 0; return [", BOTH),
     ("generator", '("posts", generate', '("posts", generate, options=5', BOTH),
     ("metric", '"A number."', '"A number."\n    @classmethod\n    def problem(cls, *given): 1 / 0', ("sweep",)),

@@ -22,7 +22,7 @@ COMPUTING = (*CORE, "robots/", "sensors/", "faults/", "render/", "batch/")
 # What the core may import: arrays, the compiler, and parts of the standard library that only compute.
 PURE = {
     "__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "enum", "fractions", "functools",
-    "hashlib", "heapq", "itertools", "math", "numba", "numpy", "operator", "struct", "types", "typing",
+    "hashlib", "heapq", "itertools", "keyword", "math", "numba", "numpy", "operator", "struct", "types", "typing",
     "typing_extensions",
 }  # fmt: skip
 
@@ -31,7 +31,7 @@ EXCEPTIONS = {
     ("engine/compiled.py", "os"), ("engine/compiled.py", "pathlib"),
     # functions are called by address: through the compiler's own instructions, or through ctypes without it
     ("engine/calls.py", "llvmlite"), ("engine/calls.py", "ctypes"), ("engine/calls.py", "inspect"),
-    ("engine/records.py", "ctypes"),
+    ("engine/records.py", "ctypes"), ("engine/records.py", "llvmlite"), ("engine/columns.py", "ctypes"),
     *(("engine/digest_chain.py", name) for name in ("llvmlite", "ctypes", "_hashlib")),
 }  # fmt: skip
 
@@ -53,7 +53,7 @@ HOMES = {
         "batch/camera_columns.py",
         "batch/cuda_loops.py",
     ),  # the latter for GPUs
-    "llvmlite": ("engine/calls.py", "engine/digest_chain.py"),
+    "llvmlite": ("engine/calls.py", "engine/digest_chain.py", "engine/records.py"),
     "rosbags": ("messages/", "recording/"),
     "ruamel": ("documents/", "parts/ros2/transport/ros_arguments.py"),
     "shapely": ("bundle/", "parts/worlds/"),
@@ -209,6 +209,19 @@ def test_no_module_is_imported_by_a_string_that_names_it() -> None:
         and any(literal_beginning(each).partition(".")[0] == "microsim" for each in node.args)
     ]
     assert not hidden
+
+
+def test_a_part_imports_nothing_private_of_another_folder() -> None:
+    strangers = [
+        f"{line}: {imported}"
+        for path in MODULES
+        if name(path).startswith("parts/")
+        for line, imported in imports(path)
+        if imported.startswith("microsim.")
+        and not imported.startswith(f"microsim.parts.{name(path).split('/')[1]}.")
+        and any(word.startswith("_") and not word.startswith("__") for word in imported.split("."))
+    ]
+    assert not strangers
 
 
 def test_the_core_does_not_name_the_folder_of_a_part() -> None:

@@ -378,14 +378,14 @@ def _origin(
 
 def _placed(scene: SceneSplats, frame: Similarity) -> SceneSplats:
     """In the map frame."""
-    from microsim.bundle.splat_import import _products
+    from microsim.bundle.splat_import import products
 
     points = np.empty_like(scene.points)
     turned = np.empty_like(scene.quaternions)
     for start in range(0, len(points), 1 << 18):
         part = slice(start, start + (1 << 18))
         points[part] = frame.points(scene.points[part])
-        turned[part] = _products(frame.quaternion, scene.quaternions[part].astype(np.float64))
+        turned[part] = products(frame.quaternion, scene.quaternions[part].astype(np.float64))
     return SceneSplats(points, scene.sigmas * np.float32(frame.scale), scene.opacity, turned, scene.colours)
 
 
