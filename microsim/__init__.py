@@ -51,16 +51,16 @@ if TYPE_CHECKING:
     from microsim.messages.topics import Qos as Qos
     from microsim.options import check_can_write as check_can_write
     from microsim.options import option as option
-    from microsim.parts.learning import Numbers as Numbers
-    from microsim.parts.learning import Outcome as Outcome
-    from microsim.parts.learning import Reading as Reading
-    from microsim.parts.learning import Task as Task
-    from microsim.parts.learning import distance as distance
-    from microsim.parts.learning import make_vec as make_vec
     from microsim.parts.learning.evaluation import evaluate as evaluate
+    from microsim.parts.learning.gym import make_vec as make_vec
+    from microsim.parts.learning.observations import Numbers as Numbers
+    from microsim.parts.learning.observations import Reading as Reading
     from microsim.parts.learning.parallel import TaskParallelEnv as TaskParallelEnv
     from microsim.parts.learning.parallel import TeamParallelEnv as TeamParallelEnv
     from microsim.parts.learning.policy import load_policy as load_policy
+    from microsim.parts.learning.task import Outcome as Outcome
+    from microsim.parts.learning.task import Task as Task
+    from microsim.parts.learning.task import distance as distance
     from microsim.parts.live_tools.client import connect as connect
     from microsim.parts.live_tools.client.client_node import ClientNode as ClientNode
     from microsim.parts.missions.mission_file import Mission as Mission

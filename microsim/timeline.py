@@ -1,7 +1,6 @@
 """The past of a simulation: moments, and the inputs between them, from which any tick can be reached again, exactly.
 
-Everything that travels in time uses it: the web page in a live run and in a recording, histories of states, runs of
-agents.
+All that travels in time uses it: the web page in a live run and in a recording, histories of states, runs of agents.
 """
 
 from __future__ import annotations

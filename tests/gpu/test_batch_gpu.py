@@ -136,7 +136,7 @@ def test_environments_on_a_gpu_give_the_cpus_numbers_as_tensors(task: str, mode:
     n = 6 if task in ("CameraRover", "LaneKeeping") else 200
     options: Any = {"num_envs": n, "max_episode_steps": 15, "autoreset_mode": mode, **OPTIONS.get(task, {})}
     cpu, gpu = (
-        gymnasium.make_vec(f"microsim.parts.learning:MicroSim/{task}-v0", device=device, **options)
+        gymnasium.make_vec(f"microsim.parts.learning.gym:MicroSim/{task}-v0", device=device, **options)
         for device in ("cpu", "cuda")
     )
     found, expected = gpu.reset(seed=5), cpu.reset(seed=5)

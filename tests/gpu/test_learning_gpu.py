@@ -36,7 +36,7 @@ def test_torchrl_rolls_out_the_cpus_episodes_and_resets_the_worlds_that_ended() 
 
 
 def test_a_mask_on_the_gpu_resets_its_worlds() -> None:
-    from microsim.parts.learning import make_vec
+    from microsim.parts.learning.gym import make_vec
 
     cpu, gpu = (make_vec("RoverAvoid", 6, device=device, autoreset=False) for device in ("cpu", "cuda"))
     mask = np.arange(6) % 2 == 0

@@ -146,7 +146,7 @@ def test_rllib_makes_one_batch_of_the_registered_environment() -> None:
     try:
         config = (
             PPOConfig()
-            .environment("microsim.parts.learning:MicroSim/Hover-v0")
+            .environment("microsim.parts.learning.gym:MicroSim/Hover-v0")
             .env_runners(num_env_runners=0, num_envs_per_env_runner=32, gym_env_vectorize_mode="vector_entry_point")
             .training(train_batch_size=512, minibatch_size=128, num_epochs=1)
         )

@@ -1,18 +1,10 @@
 """Public names of this part: each is an attribute of `microsim`, too, and imported when first used."""
 
 PUBLIC = {
-    "": (
-        "Numbers",
-        "Outcome",
-        "Reading",
-        "Task",
-        "distance",
-        "make_vec",
-    ),
     "evaluation": ("evaluate",),
-    "parallel": (
-        "TaskParallelEnv",
-        "TeamParallelEnv",
-    ),
+    "gym": ("make_vec",),
+    "observations": ("Numbers", "Reading"),
+    "parallel": ("TaskParallelEnv", "TeamParallelEnv"),
     "policy": ("load_policy",),
+    "task": ("Outcome", "Task", "distance"),
 }

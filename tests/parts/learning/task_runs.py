@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from microsim.parts.learning import TASKS
+from microsim.parts.learning.gym import TASKS
 
 NAMES = sorted(TASKS.built_in)
 OPTIONS: dict[str, dict[str, Any]] = {"Swarm": {"agents": 3}, "LaneKeeping": {"render": "plain"}}  # quicker

@@ -15,8 +15,8 @@ from pettingzoo.test.render_test import collect_render_results
 from pettingzoo.utils import parallel_to_aec
 
 from microsim.errors import PluginError, UsageError
-from microsim.parts.learning import TASKS, env_id, find_task, make_vec, register
 from microsim.parts.learning.environments import TaskEnv
+from microsim.parts.learning.gym import TASKS, env_id, find_task, make_vec, register
 from microsim.parts.learning.parallel import TaskParallelEnv, TeamParallelEnv
 from tests.parts.learning.task_runs import NAMES, OPTIONS, random_actions
 from tests.support import COMPILED
@@ -26,7 +26,7 @@ ZEROS = np.zeros((2, 4), np.float32)
 
 
 def hovering(**options: Any) -> Any:
-    return gymnasium.make_vec(f"microsim.parts.learning:{env_id('Hover')}", num_envs=2, **options)
+    return gymnasium.make_vec(f"microsim.parts.learning.gym:{env_id('Hover')}", num_envs=2, **options)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -178,7 +178,7 @@ def test_wrappers_of_vectors_and_of_single_environments_work() -> None:
 
 CIRCLE = '''
 """Drive a rover to the middle."""
-from microsim.parts.learning import Numbers, Outcome, Reading, Task, distance
+from microsim.parts.learning.gym import Numbers, Outcome, Reading, Task, distance
 
 class Middle(Task):
     name, horizon = "Middle", 50
@@ -208,7 +208,7 @@ TASK = Middle
 def test_a_file_of_the_users_is_a_task_like_any_other(tmp_path: Path) -> None:
     file = tmp_path / "my_task.py"
     file.write_text(CIRCLE)
-    env: Any = gymnasium.make("microsim.parts.learning:MicroSim/Task-v0", task=str(file), side=24.0)
+    env: Any = gymnasium.make("microsim.parts.learning.gym:MicroSim/Task-v0", task=str(file), side=24.0)
     check_env(env.unwrapped, skip_render_check=True)
     assert register(file) == "MicroSim/Middle-v0"
     for made in (gymnasium.make_vec("MicroSim/Middle-v0", num_envs=3), make_vec(str(file), 3)):
@@ -258,7 +258,7 @@ def test_typos_in_a_task_are_named(old: str, new: str, message: str, tmp_path: P
 def test_an_unknown_task_is_refused_by_name() -> None:
     with pytest.raises(UsageError, match=r"no task 'Hovr'; did you mean 'Hover'\? there are: .*my_task.py"):
         find_task("Hovr")
-    assert find_task("microsim.parts.learning:MicroSim/Hover-v0") is find_task("Hover") is TASKS.built_in["Hover"]
+    assert find_task("microsim.parts.learning.gym:MicroSim/Hover-v0") is find_task("Hover") is TASKS.built_in["Hover"]
 
 
 def test_a_trainer_raises_the_difficulty() -> None:

@@ -13,8 +13,8 @@ from gymnasium.vector import AutoresetMode
 
 import microsim
 from microsim.errors import UsageError, install_hint
-from microsim.parts.learning import env_id
 from microsim.parts.learning.environments import TaskEnv, next_seeds
+from microsim.parts.learning.gym import env_id
 from microsim.parts.learning.tasks.gate_race import GateRace
 from microsim.parts.learning.tasks.hover import Hover
 from microsim.parts.learning.tasks.oval_drive import Drive
@@ -99,7 +99,7 @@ def test_a_picture_shows_the_robots(name: str) -> None:
 UNGUARDED = """
 import gymnasium, numpy
 print("the script runs")
-env = gymnasium.make("microsim.parts.learning:MicroSim/Hover-v0", render_mode="human")
+env = gymnasium.make("microsim.parts.learning.gym:MicroSim/Hover-v0", render_mode="human")
 env.reset(seed=1)
 env.step(numpy.zeros(4, numpy.float32))
 env.close()
@@ -164,7 +164,7 @@ def test_only_ways_to_render_that_are_installed_are_offered() -> None:
 
 def test_without_gymnasium_it_is_an_import_error_that_says_what_to_install() -> None:
     script = "import sys; sys.modules['gymnasium'] = None\n"
-    script += "try: import microsim.parts.learning\nexcept ImportError as e: print(e)"
+    script += "try: import microsim.parts.learning.gym\nexcept ImportError as e: print(e)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == f"learning needs Gymnasium: {install_hint('rl')}\n"
 

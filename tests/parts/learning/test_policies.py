@@ -21,8 +21,7 @@ from microsim.parts.learning.task import TASKS, find_task
 from microsim.parts.ros2.microsim_node import start_node
 from microsim.parts.ros2.transport import Transport
 from microsim.parts.ros2.transport.memory import Bus, MemoryTransport
-from microsim.parts.sweep import from_token
-from microsim.parts.sweep.run_one import run_one
+from microsim.parts.sweep.run_one import from_token, run_one
 from tests.policy_support import OPTIONS, SEED, arbitrary, batch_digest
 from tests.support import COMPILED
 

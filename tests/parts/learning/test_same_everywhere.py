@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import microsim
 from microsim.batch import BatchSimulation
-from microsim.parts.learning import env_id, find_task
+from microsim.parts.learning.gym import env_id, find_task
 from tests.parts.learning.task_runs import NAMES, OPTIONS, digest_of, random_actions
 from tests.support import COMPILED
 

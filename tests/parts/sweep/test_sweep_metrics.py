@@ -11,16 +11,16 @@ import microsim
 from docs.ext import reference
 from microsim.errors import PluginError, SweepError, UsageError
 from microsim.parts.missions import load_mission
-from microsim.parts.sweep import METRICS, Metric, load_sweep, make_plan
 from microsim.parts.sweep import metrics as built_in
 from microsim.parts.sweep.find import wanted
-from microsim.parts.sweep.metrics import all_metrics, find_metric
+from microsim.parts.sweep.metrics import METRICS, Metric, all_metrics, find_metric
+from microsim.parts.sweep.plan import load_sweep, make_plan
 from microsim.parts.sweep.run_one import SweepRunner, from_token, needs_messages, run_one
 from tests.cli_support import run_microsim as cli
 from tests.sweep_support import write_yard
 
 BUMPS = '''
-from microsim.parts.sweep import Metric
+from microsim.parts.sweep.metrics import Metric
 
 class Bumps(Metric):
     """Ticks in which a robot was slower than in the tick before."""

@@ -265,4 +265,4 @@ def test_an_environment_on_a_gpu_needs_torch(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtraError, match="gives torch tensors: pip install torch"):
-        gymnasium.make_vec("microsim.parts.learning:MicroSim/Hover-v0", num_envs=2, device="cuda")
+        gymnasium.make_vec("microsim.parts.learning.gym:MicroSim/Hover-v0", num_envs=2, device="cuda")

@@ -34,7 +34,7 @@ GENERATOR = Generator("posts", generate)
 """
 
 METRIC = """
-from microsim.parts.sweep import Metric
+from microsim.parts.sweep.metrics import Metric
 
 class Tilt(Metric):
     "A number."

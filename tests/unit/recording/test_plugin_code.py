@@ -23,7 +23,8 @@ import microsim
 from microsim.errors import UsageError
 from microsim.generators import GENERATORS
 from microsim.messages.inputs import INPUTS
-from microsim.parts.sweep import from_token, load_sweep, make_plan
+from microsim.parts.sweep.plan import load_sweep, make_plan
+from microsim.parts.sweep.run_one import from_token
 from microsim.plugin_code import _NEEDED, _code, code_files, code_hash, entry_file
 from microsim.recording.bag_io import open_bag
 from microsim.recording.bag_replay import Replay
@@ -133,7 +134,7 @@ def generate(options, map, random):
 GENERATOR = Generator("posts", generate)
 """,
     "tilt.py": """
-from microsim.parts.sweep import Metric
+from microsim.parts.sweep.metrics import Metric
 
 START = 0.25
 
