@@ -97,6 +97,32 @@ executor = {executor}()
 executor.add_node(Five())
 executor.spin()
 """
+CONNECTED = """
+import random, time
+import microsim
+
+KINDS = {{
+    "odom": ("nav_msgs/msg/Odometry", "odom"), "imu": ("sensor_msgs/msg/Imu", "imu/data_raw"),
+    "range": ("sensor_msgs/msg/Range", "range/front"), "gps": ("sensor_msgs/msg/NavSatFix", "gps/fix"),
+    "scan": ("sensor_msgs/msg/LaserScan", "scan"),
+}}
+node = microsim.connect("five")
+commands = node.publisher("/rover/cmd_vel", "geometry_msgs/msg/Twist")
+state = 0.0
+
+def take_one(name):
+    global state
+    time.sleep({longest} * random.random())
+    state = (0.7 * state + 0.1 * list(KINDS).index(name)) % 1.0
+    if name == "range":
+        commands.publish({{"linear": {{"x": 0.2 + state}}}})
+
+for name in "{order}".split():
+    kind, topic = KINDS[name]
+    node.subscribe(f"/rover/{{topic}}", lambda message, name=name: take_one(name), type=kind)
+while True:
+    time.sleep(1.0)
+"""
 ORDERS = ("scan gps range imu odom", "range odom imu gps scan", "odom imu scan gps range")
 FIVE_TOPICS = {
     "physics_hz": 60,
@@ -106,8 +132,9 @@ FIVE_TOPICS = {
 
 
 @contextmanager
-def node(domain: int, script: str, **values: object) -> Iterator[subprocess.Popen[bytes]]:
-    command = [rclpy_python(), "-c", script.format(**values)]
+def node(domain: int, script: str, python: str = "", **values: object) -> Iterator[subprocess.Popen[bytes]]:
+    """`python`: without rclpy, to be run by that one."""
+    command = [python or rclpy_python(), "-c", script.format(**values)]
     with subprocess.Popen(command, cwd=REPOSITORY, env=environment(domain)) as process:
         try:
             yield process
@@ -147,6 +174,20 @@ def test_a_node_that_reads_five_topics_gives_one_digest_whatever_the_order_of_it
     for order in ORDERS:
         with node(domain, FIVE, order=order, executor=executor, longest=0.005):
             digests.add(run(domain, transport, "--lockstep", GATE, scenario=five_topics))
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("transport", ["dds", "rclpy"])
+def test_a_node_of_connect_gives_the_same_digest_as_one_of_rclpy(
+    domain: int, transport: str, five_topics: Path
+) -> None:
+    """Fast DDS 3 does not know to which node an endpoint on Cyclone DDS belongs: it must be found out."""
+    digests = set()
+    for order in ORDERS:
+        with node(domain, CONNECTED, python=sys.executable, order=order, longest=0.005):
+            digests.add(run(domain, transport, "--lockstep", GATE, scenario=five_topics))
+    with node(domain, FIVE, order=ORDERS[0], executor="SingleThreadedExecutor", longest=0.0):
+        digests.add(run(domain, transport, "--lockstep", GATE, scenario=five_topics))
     assert len(digests) == 1
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -34,6 +35,7 @@ from microsim.ros2.transport import (
     Parameter,
     Value,
 )
+from microsim.ros2.transport.rtps_packets import PREFIX
 from microsim.ros2.transport.standalone import NotYet, whole_bounds
 
 CALLBACKS_PER_POLL = 200  # a flood of messages must not hold up the tick
@@ -67,6 +69,7 @@ class RclpyTransport:
         self._complained_at = float("-inf")
         self._idle_until = 0.0
         self._open = True
+        self._participants: dict[str, bytes] = {}  # node -> the first bytes of its gids
         self._own_publishers: dict[bytes, bool] = {}  # by their gid; False: another node's
         self.node_name: str = self._node.get_fully_qualified_name()
         self.overrides: Mapping[str, Value] = _overrides(self._node)
@@ -216,8 +219,37 @@ class RclpyTransport:
         node, name = self._node, self.resolved(topic)
         found = node.get_publishers_info_by_topic(name) if publishers else node.get_subscriptions_info_by_topic(name)
         named = {bytes(each.endpoint_gid): f"{each.node_namespace.rstrip('/')}/{each.node_name}" for each in found}
-        unknown = {gid: "" if name.endswith(_NAMELESS) else name for gid, name in named.items()}
-        return {gid: name for gid, name in unknown.items() if name != self.node_name}
+        known = {gid: "" if name.endswith(_NAMELESS) else name for gid, name in named.items()}
+        self._participants.update({owner: gid[:PREFIX] for gid, owner in known.items() if owner})
+        if "" in known.values():
+            owners = self._owners(name, publishers, {gid[:PREFIX]: bool(owner) for gid, owner in known.items()})
+            known = {gid: owner or owners.get(gid[:PREFIX], "") for gid, owner in known.items()}
+        return {gid: owner for gid, owner in known.items() if owner != self.node_name}
+
+    def _owners(self, topic: str, publishers: bool, participants: Mapping[bytes, bool]) -> dict[bytes, str]:
+        """Participant -> its node that has endpoints of this topic, for those where no other can be meant.
+
+        Fast DDS 3 does not know to which participant an endpoint on Cyclone DDS belongs, but which topics a node has.
+        `participants`: that have such endpoints, and whether these are named already.
+        """
+        graph = self._node
+        topics_of = graph.get_publisher_names_and_types_by_node
+        if not publishers:
+            topics_of = graph.get_subscriber_names_and_types_by_node
+        owners: dict[bytes, list[str]] = {}
+        homeless: list[str] = []
+        for node, namespace in set(graph.get_node_names_and_namespaces()):
+            full = f"{namespace.rstrip('/')}/{node}"
+            with suppress(RuntimeError):  # it has left
+                if full != self.node_name and topic in dict(topics_of(node, namespace)):
+                    participant = self._participants.get(full, b"")
+                    known = owners.setdefault(participant, []) if participant in participants else homeless
+                    known.append(full)
+        nameless = [each for each, is_named in participants.items() if not is_named and each not in owners]
+        if len(nameless) == len(homeless) == 1:
+            self._participants[homeless[0]] = nameless[0]
+            owners[nameless[0]] = homeless
+        return {participant: names[0] for participant, names in owners.items() if len(names) == 1}
 
     def described(self, node: str) -> NodeEnds | None:
         namespace, _, name = node.rpartition("/")
