@@ -164,6 +164,8 @@ class Plan:
     takes_inputs: bool = True  # False: everything that is commanded was recorded
     moves_in_time: bool = False  # a replay: a user moves it to any of its moments
     bag: Path | None = None  # that is replayed
+    play: Callable[[Any], Any] | None = None  # gives what plays the messages of the bag, in place of a simulation
+    record: Path | None = None  # where to a replay is recorded
     again: tuple[str, ...] = ()  # the words that repeat the command, without the options of attachments
 
     def find(self, kind: type[Kind]) -> Kind | None:

@@ -162,6 +162,7 @@ class ReplayRecording(Attachment):
     def prepare(self, plan: Plan) -> None:
         if "--from" in plan.given:
             raise UsageError("a recording begins at the start: leave out --from")
+        plan.record = self.given.record
 
     @contextmanager
     def attach(self, run: Run) -> Iterator[None]:

@@ -104,10 +104,25 @@ class Network(Attachment):
             return None
 
 
+_PLAYED_WITH = (
+    "Play the messages of the bag, any bag, into a node that is started in a separate process, in lockstep: "
+    "'ros2 run my_package my_node'."
+)
+
+
 class ReplayNetworkOptions(NamedTuple):
     transport: Annotated[str, option("--transport KIND", "auto, dds or rclpy: publish the messages on ROS 2 too.")] = (
         "none"
     )
+    lockstep: Annotated[
+        list[str] | None,
+        option(
+            "--lockstep GATE",
+            "Play the messages of the bag, any bag, into nodes, and stop time until they have replied: "
+            "'after: /points, expect: /odometry' or 'settle: {node: /slam}'. May be repeated.",
+        ),
+    ] = None
+    with_node: Annotated[str | None, option("--with COMMAND", _PLAYED_WITH)] = None
 
 
 class ReplayNetwork(Network):
@@ -123,10 +138,29 @@ class ReplayNetwork(Network):
         kind = self.given.transport
         if kind not in ("none", "auto", "dds", "rclpy"):
             raise UsageError(f"no transport {kind!r}; there are: none, auto, dds, rclpy")
+        is_played = self.given.lockstep is not None or self.given.with_node is not None
+        if is_played:
+            kind = self._kind_to_play_on(kind, plan)
         if kind != "none":
             self.join(open_transport(cast("Kind", kind), "microsim", plan.ros_args), plan)
         elif plan.ros_args:
             raise UsageError("--ros-args need a transport: add --transport auto")
+        if is_played:
+            from microsim.ros2.bag_player import Playing
+            from microsim.scenario import load_scenario
+            from microsim.scenario.gates import gates_from_text
+
+            gates = [gate for text in self.given.lockstep for gate in gates_from_text(text)]
+            checked = load_scenario({"lockstep": gates}).lockstep
+            plan.play = Playing(self.transports[0], checked, self.given.with_node, plan.rtf or 0.0)
+
+    def _kind_to_play_on(self, kind: str, plan: Plan) -> str:
+        if not self.given.lockstep:
+            rule = "name what they wait for: 'after: /points, expect: /odometry' or 'settle: {node: /slam}'"
+            raise UsageError(f"--with: messages are played into nodes in lockstep: add --lockstep; {rule}")
+        if "--transport" in plan.given and kind == "none":
+            raise UsageError("lockstep waits for ROS 2 nodes: leave out --transport none")
+        return "auto" if kind == "none" else kind
 
 
 class NodeOptions(NamedTuple):
@@ -145,7 +179,7 @@ class Node(Attachment):
 
     def prepare(self, plan: Plan) -> None:
         network = plan.find(Network)
-        if network is None or not network.transports:
+        if network is None or not network.transports or plan.play is not None:
             return
         from microsim.ros2.microsim_node import read_start
         from microsim.ros2.transport.joined import JoinedTransports

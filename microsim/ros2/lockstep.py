@@ -15,12 +15,14 @@ one before, and answers a request, or reports itself, when it has handled the la
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Protocol
 
 from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import MicroSimError, UsageError, unknown
+from microsim.listening import Listeners
 from microsim.messages import fields_of
 from microsim.messages.checked import WireError, decode_checked
 from microsim.messages.inputs import INPUTS
@@ -30,7 +32,7 @@ from microsim.ros2.gate_state import CLOCK, MOST_REPLIES, Deliver, GateState, Pe
 from microsim.ros2.node_meeting import NodeMeeting
 from microsim.ros2.node_process import Presence
 from microsim.ros2.transport import Transport
-from microsim.runner import Runner
+from microsim.runner import Level, WallClock
 from microsim.scenario.gates import PATIENCE_S, Gate
 from microsim.simulation import Simulation
 
@@ -48,6 +50,44 @@ DONE = "std_msgs/msg/Header"
 
 class LockstepError(MicroSimError):
     """A gate stayed closed for longer than it may."""
+
+
+class TickTimes(Protocol):
+    def time_ns(self, tick: int) -> int: ...
+
+
+class Ticking(Protocol):
+    """What advances tick by tick: a simulation, or the messages of a bag."""
+
+    @property
+    def tick(self) -> int: ...
+
+    @property
+    def time_ns(self) -> int: ...
+
+    @property
+    def clock(self) -> TickTimes: ...
+
+    @property
+    def topics(self) -> Mapping[str, tuple[str, Qos]]: ...
+
+
+class Driver(Protocol):
+    """What asks whether the next tick may begin: a `Runner`, or the player of a bag."""
+
+    @property
+    def sim(self) -> Ticking: ...
+
+    @property
+    def sim_s(self) -> float: ...
+
+    @property
+    def clock(self) -> WallClock: ...
+
+    @property
+    def listeners(self) -> Listeners: ...
+
+    def note(self, level: Level, text: str, kind: str = "", count: int = 1) -> None: ...
 
 
 def check_gates(sim: Simulation) -> None:
@@ -77,12 +117,15 @@ class Lockstep:
     def __init__(
         self,
         gates: Sequence[Gate],
-        runner: Runner,
+        runner: Driver,
         transport: Transport,
         publish: Callable[[Iterable[Message]], None],
         warn: Callable[[str], None],
+        lacks: Callable[[], str] = lambda: "",
     ) -> None:
+        """`lacks`: what else must be there before the first tick, once the nodes are; empty: all is."""
         self._runner, self._transport, self._publish, self._warn = runner, transport, publish, warn
+        self._must_have = lacks
         now = runner.clock.now
         self._states = {gate.awaited: _state(gate, transport, now) for gate in gates}
         self._settles = [state for state in self._states.values() if isinstance(state, SettleState)]
@@ -328,7 +371,7 @@ class Lockstep:
             self._look(state)
         lacking = [state for state in states if not all(self._sides(state))]
         self._lacks = ""
-        if not lacking and (missing := self._meeting.waits_for(self._ends(states))):
+        if not lacking and (missing := self._must_have() or self._meeting.waits_for(self._ends(states))):
             self._lacks = missing
             lacking = list(states)
         if lacking and not self._gives_up(lacking, now):

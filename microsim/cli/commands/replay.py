@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -18,7 +18,7 @@ from microsim.cli.json_schemas import ComparisonOutput, Digest, SimulatedTime, T
 from microsim.cli.precompile import compiling
 from microsim.cli.runs import joined, plan_of, reported
 from microsim.cli.terminal import FAILED, GOOD, note, print_json, tell
-from microsim.errors import UsageError
+from microsim.errors import MicroSimError, UsageError
 from microsim.options import argument, flag, option, simulated_time
 from microsim.version import __version__
 
@@ -56,6 +56,12 @@ class ReplayOptions(NamedTuple):
     seed: Annotated[int | None, option("--seed N", "For bags of other programs: the seed.")] = None
     plugins: PluginsOption = None
     world: Annotated[str | None, option("--world BUNDLE", "Where the scenario's world bundle is now.")] = None
+    only: Annotated[
+        list[str] | None, option("--topics PATTERN", "With --lockstep: play only these topics. May be repeated.")
+    ] = None
+    without: Annotated[
+        list[str] | None, option("--exclude PATTERN", "With --lockstep: do not play these topics. May be repeated.")
+    ] = None
     html: Annotated[
         Path | None, option("--html FILE", "Write the run as one HTML page with a time slider, for offline viewing.")
     ] = None
@@ -64,11 +70,23 @@ class ReplayOptions(NamedTuple):
 
 
 _NOT_WITH_TOKEN = ("BAG", "--verify", "--from", "--seed", "--world", "--transport", "--view")
+_PLAYS = "plays the bag's messages into nodes"
+_OF_SIMULATIONS = (
+    "--scenario", "--seed", "--plugins", "--world", "--verify", "--html", "--view", "--open", "--save-state",
+)  # fmt: skip
 _ALONE = (
     (
         "--verify",
         "looks at the whole recording, as fast as possible",
         ("--from", "--at", "--save-state", "--record", "--html", "--view", "--rtf", "--transport"),
+    ),
+    *(
+        (
+            name,
+            "plays the bag's messages into nodes",
+            (*_OF_SIMULATIONS, "--verify", "--html", "--view", "--save-state"),
+        )
+        for name in ("--lockstep", "--with")
     ),
     ("--json", "prints the outcome of a replay", ("--html", "--view")),
     ("--view", "shows the recording", ("--html", "--at", "--record", "--save-state", "--transport")),
@@ -91,6 +109,7 @@ def replay(options: ReplayOptions, attachments: Sequence[Attachment] = ()) -> in
       microsim replay flight --html flight.html    the same as a file, to send
       microsim replay commands --scenario flat --seed 3    a `ros2 bag`
       microsim replay --token TOKEN --record flight        a run of a sweep
+      microsim replay drive --with 'ros2 run my_slam node' --lockstep 'settle: {node: /slam}' --record out
     """
     if options.token is not None:
         return replay_token(options.token, options, attachments)
@@ -108,6 +127,16 @@ class ReplayOutput(TypedDict):
     digest: Digest
     recorded_digest: Annotated[str | None, "null: the recording has none."]
     differs: Annotated[bool, "Whether the digests differ."]
+
+
+class PlayOutput(TypedDict):
+    """With --lockstep."""
+
+    messages: Annotated[int, "That were played."]
+    replies: Annotated[int, "Messages of the nodes."]
+    seconds: Annotated[float, "From the first message that was played to the last, in the time of the bag."]
+    wall_s: Annotated[float, "How long it took."]
+    digest: Annotated[str, "Of the replies, with their times."]
 
 
 class VerifyOutput(ComparisonOutput):
@@ -128,7 +157,11 @@ class TokenOutput(TypedDict):
 
 
 COMMAND = Command(
-    replay, panel="Recordings", position=210, is_joined=True, json=VerifyOutput | ReplayOutput | TokenOutput
+    replay,
+    panel="Recordings",
+    position=210,
+    is_joined=True,
+    json=VerifyOutput | ReplayOutput | TokenOutput | PlayOutput,
 )
 
 
@@ -146,6 +179,10 @@ def replay_bag(path: Path, options: ReplayOptions, attachments: Sequence[Attachm
             "replay", options, attachments, options.json, rtf=options.rtf, bag=path, takes_inputs=False, stack=stack
         )
         _check(plan)
+        if "--with" in plan.given or "--lockstep" in plan.given:
+            return _play(path, options, plan)
+        if options.only or options.without:
+            raise UsageError("--topics and --exclude choose what is played into nodes: add --lockstep GATE")
         scenario = None if options.scenario is None else load_scenario(options.scenario)
         again = stack.enter_context(
             Replay(open_bag(path), scenario, options.seed, options.plugins or (), options.world)
@@ -165,6 +202,37 @@ def _check(plan: Plan) -> None:
         unfit = [other for other in others if other in plan.given]
         if name in plan.given and unfit:
             raise UsageError(f"{name} {why}: leave out {', '.join(unfit)}")
+
+
+def _play(path: Path, options: ReplayOptions, plan: Plan) -> int:
+    """Into nodes, in lockstep."""
+    import time
+
+    from microsim.recording.bag_source import BagSource
+
+    for each in plan.attachments:
+        each.prepare(plan)
+    assert plan.play is not None  # as one of its options was given
+    source = BagSource(path, plan.record, (options.start, options.at), options.only or (), options.without or ())
+    for line in source.notes:
+        note(line)
+    with terminal.interrupts_end_the_run() as interrupts, closing(source), plan.play(source) as player:
+        interrupts.runner = player
+        begun_s = time.monotonic()
+        try:
+            player.run()
+        except MicroSimError as error:
+            terminal.warn(f"the replay failed at {player.sim_s:.3f} s: {error}")
+            return FAILED
+        wall_s = time.monotonic() - begun_s
+    seconds = source.span_ns / 1e9
+    if options.json:
+        counts = {"messages": source.count, "replies": source.replies}
+        print_json({**counts, "seconds": seconds, "wall_s": wall_s, "digest": source.digest})
+        return GOOD
+    played = f"played {source.count:,} messages of {seconds:.3f} s in {wall_s:.1f} s"
+    tell(f"{played}, {source.replies:,} replies, digest {source.digest}")
+    return GOOD
 
 
 def _verify(again: Replay, as_json: bool) -> int:

@@ -368,7 +368,9 @@ class DdsTransport(StandaloneNode):
 
         readers = [end for guid in guids if not (end := view.endpoints[guid]).is_writer]
         reads = frozenset(each.name for each in readers if each.topic.startswith("rt/"))
-        return NodeEnds(reads, frozenset(each.name for each in servers(readers)))
+        writers = [end for guid in guids if (end := view.endpoints[guid]).is_writer and end.topic.startswith("rt/")]
+        writes = {each.name: (each.type, each.qos) for each in writers}
+        return NodeEnds(reads, frozenset(each.name for each in servers(readers)), writes)
 
     def acquaint(self) -> Callable[[Collection[Hashable]], bool] | None:
         from microsim.ros2.transport.introduction import Introduction

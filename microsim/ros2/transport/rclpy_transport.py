@@ -256,9 +256,18 @@ class RclpyTransport:
         try:
             reads = self._node.get_subscriber_names_and_types_by_node(name, namespace or "/")
             serves = self._node.get_service_names_and_types_by_node(name, namespace or "/")
+            writes = self._node.get_publisher_names_and_types_by_node(name, namespace or "/")
         except RuntimeError:  # it is not known yet, or has left
             return None
-        return NodeEnds(*(frozenset(name for name, _ in found) for found in (reads, serves)))
+        read, served = (frozenset(topic for topic, _ in found) for found in (reads, serves))
+        written = {topic: (types[0], self._offered(topic)) for topic, types in writes if types}
+        return NodeEnds(read, served, written)
+
+    def _offered(self, topic: str) -> Qos:
+        """The strongest quality of service that all publishers of a topic offer."""
+        found = [each.qos_profile for each in self._node.get_publishers_info_by_topic(topic)]
+        reliable = all(each.reliability == ReliabilityPolicy.RELIABLE for each in found)
+        return Qos(1, reliable, all(each.durability == DurabilityPolicy.TRANSIENT_LOCAL for each in found))
 
     def acquaint(self) -> Callable[[Collection[Hashable]], bool] | None:
         """No RMW reports it."""
