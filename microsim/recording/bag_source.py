@@ -74,9 +74,10 @@ class BagSource:
                 found[topic] = (channel.type, Qos(depth, latched=latched[topic] > 0))
                 first = next(iter(fields_of(channel.type)), None)
                 self._stamped[topic] = first is not None and first[1][1] == _HEADER
+        everything = {channel.topic for channel in self._bag.channels()}
         for pattern in only:
-            if not any(fits(topic, [pattern], ()) for topic in found):
-                raise UsageError(f"no topic fits {pattern!r}; {there_are(sorted(found))}")
+            if not any(fits(topic, [pattern], ()) for topic in everything):
+                raise UsageError(f"no topic fits {pattern!r}; {there_are(sorted(everything))}")
         if unknown:
             self.notes.append(f"not played, because the bag does not define their types: {', '.join(unknown)}")
         return found

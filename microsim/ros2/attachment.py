@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from microsim.ros2.transport import Kind, Transport
 
 AUTO = "auto"  # of --lockstep
+FINEST_HZ = 1000  # of periods of gates in a bag
 WATCHED_S = 10.0  # simulated, without --duration
 _TRANSPORT = (
     "Connect to ROS 2 through rclpy or the built-in dds; none: do not connect. auto: rclpy if it can be imported, "
@@ -111,9 +112,14 @@ _PLAYED_WITH = (
 
 
 class ReplayNetworkOptions(NamedTuple):
-    transport: Annotated[str, option("--transport KIND", "auto, dds or rclpy: publish the messages on ROS 2 too.")] = (
-        "none"
-    )
+    transport: Annotated[
+        str | None,
+        option(
+            "--transport KIND",
+            "auto, dds or rclpy: publish the messages on ROS 2 too.",
+            show_default="none; auto with --lockstep",
+        ),
+    ] = None
     lockstep: Annotated[
         list[str] | None,
         option(
@@ -135,7 +141,7 @@ class ReplayNetwork(Network):
     def prepare(self, plan: Plan) -> None:
         from microsim.ros2.transport import open_transport
 
-        kind = self.given.transport
+        kind = self.given.transport or "none"
         if kind not in ("none", "auto", "dds", "rclpy"):
             raise UsageError(f"no transport {kind!r}; there are: none, auto, dds, rclpy")
         is_played = self.given.lockstep is not None or self.given.with_node is not None
@@ -151,14 +157,14 @@ class ReplayNetwork(Network):
             from microsim.scenario.gates import gates_from_text
 
             gates = [gate for text in self.given.lockstep for gate in gates_from_text(text)]
-            checked = load_scenario({"lockstep": gates}).lockstep
+            checked = load_scenario({"physics_hz": FINEST_HZ, "lockstep": gates}).lockstep
             plan.play = Playing(self.transports[0], checked, self.given.with_node, plan.rtf or 0.0)
 
     def _kind_to_play_on(self, kind: str, plan: Plan) -> str:
         if not self.given.lockstep:
             rule = "name what they wait for: 'after: /points, expect: /odometry' or 'settle: {node: /slam}'"
             raise UsageError(f"--with: messages are played into nodes in lockstep: add --lockstep; {rule}")
-        if "--transport" in plan.given and kind == "none":
+        if self.given.transport == "none":
             raise UsageError("lockstep waits for ROS 2 nodes: leave out --transport none")
         return "auto" if kind == "none" else kind
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -154,13 +154,16 @@ class BagPlayer:
                 self._wait_until(begin_s + (time_ns - begin_ns) / NS_PER_S / self._rtf)
             if self.is_stopping:
                 return
+            messages = [] if message is None else [message]
+            if time_ns != self.sim.time_ns or self.sim.tick < 0:
+                messages.append(Message(CLOCK, TOPICS["clock"].type, time_ns, self._clock_message(time_ns)))
             self.sim.advance(time_ns)
-            clock = Message(CLOCK, TOPICS["clock"].type, time_ns, self._clock_message(time_ns))
-            self._lockstep.sent([clock] if message is None else [clock, message])
+            self._lockstep.sent(messages)
             if not self.sim.tick:
                 self._wait_for_gates()
                 begin_s = self.clock.now()  # the nodes were there
         self._wait_for_gates()
+        self._wait(self._lockstep.is_handled)
 
     def _ticks(self) -> Iterator[tuple[int, Message | None]]:
         """With ticks where a period of a gate ends, and one at the start, with nothing but /clock."""
@@ -177,10 +180,14 @@ class BagPlayer:
 
     def _wait_for_gates(self) -> None:
         self._transport.poll()
-        while self.sim.tick >= 0 and not self.is_stopping and not self._lockstep.may_step():
+        if self.sim.tick >= 0:
+            self._wait(self._lockstep.may_step)
+        self._look_after_nodes()
+
+    def _wait(self, condition: Callable[[], bool]) -> None:
+        while not self.is_stopping and not condition():
             self._look_after_nodes()
             self._transport.poll(NAP_S)
-        self._look_after_nodes()
 
     def _wait_until(self, due_s: float) -> None:
         while not self.is_stopping and (left := due_s - self.clock.now()) > 0.0:

@@ -143,6 +143,7 @@ class Lockstep:
         self._has_large = False  # something large was sent since it was last known what has arrived
         self._handling = Settling(transport, now)
         self._asking: list[str] = []  # nodes that it asks
+        self._ending: Settling | None = None  # asks the same when the run is over
         self._recovering: dict[str, Settling] = {}  # by what a gate awaits: whether its node has handled everything
         self._meeting = self._new_meeting()
         self._lacks = ""  # what is not known yet of the nodes
@@ -234,6 +235,13 @@ class Lockstep:
                 self._busy.pop(node, None)
             self._send()
         return True
+
+    def is_handled(self) -> bool:
+        """Whether the nodes that can be asked have handled all that they were sent; for the end of a run."""
+        if self._ending is None:
+            self._ending = Settling(self._transport, self._runner.clock.now)
+            self._ending.begin({node: rounds_after(topic) for node, topic in self._busy.items()})
+        return self._ending.is_over()
 
     def _ask_those_who_owe(self) -> None:
         """A node that has handled all it was sent owes nothing, however many replies are missing."""
