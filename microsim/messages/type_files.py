@@ -107,7 +107,7 @@ def _is_there(part: str, found: Mapping[str, Any]) -> bool:
 
 
 def _why_missing(part: str) -> str:
-    return "wstring is not supported" if part.endswith("/wstring") else f"{part} is not defined"
+    return f"{part} is not defined"
 
 
 def known_types() -> list[str]:
@@ -173,6 +173,8 @@ def _tidy(definition: Any) -> Any:
 
 def _renamed(kind: Any) -> Any:
     node, detail = kind
+    if node == Nodetype.NAME and detail.endswith("/msg/wstring"):  # rosbags knows it in .idl files only
+        return Nodetype.BASE, ("wstring", 0)
     if node in (Nodetype.NAME, Nodetype.BASE):
         return (node, _plain(detail)) if node == Nodetype.NAME else kind
     return node, (_renamed(detail[0]), detail[1])

@@ -6,7 +6,7 @@ A service `pkg/srv/Name` gives the types `pkg/srv/Name_Request` and `pkg/srv/Nam
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -41,6 +41,9 @@ NUMPY_TYPES = {
     "float64": np.float64,
 }
 
+# What a wstring is on the wire of rmw implementations: the units of UTF-16, each in four bytes, and no zero at the end.
+_WIDE = "microsim_interfaces/msg/WideText"
+TEXTS = ("string", "wstring")
 _GOAL_ID = "unique_identifier_msgs/UUID goal_id\n"
 _EMPTY = "uint8 structure_needs_at_least_one_member"  # the member that IDL adds to an empty struct
 _LINE = re.compile(r"(?P<type>[\w/]+)(?P<many>\[(?P<count>\d*)\])?\s+(?P<name>\w+)\s*(=\s*(?P<value>\S+))?")
@@ -48,13 +51,13 @@ _LINE = re.compile(r"(?P<type>[\w/]+)(?P<many>\[(?P<count>\d*)\])?\s+(?P<name>\w
 
 class _Store(Typestore):
     def get_msgdef(self, typename: str) -> Msgdef[object]:
-        """Encode and decode `byte` as an octet, 0 to 255: rosbags 0.11 takes it for a signed number.
+        """Encode and decode `byte` as an octet, 0 to 255, which rosbags 0.11 takes for a signed number, and `wstring`.
 
-        The definition itself must keep `byte`, because the type hash tells the two apart.
+        The definition itself must keep them, because the type hash tells them apart.
         """
         if typename not in self.cache:
             constants, fields = kept = self.fielddefs[typename]
-            self.fielddefs[typename] = constants, [(name, _with_octets(kind)) for name, kind in fields]
+            self.fielddefs[typename] = constants, [(name, _on_wire(kind)) for name, kind in fields]
             try:
                 super().get_msgdef(typename)
             finally:
@@ -62,18 +65,23 @@ class _Store(Typestore):
         return self.cache[typename]
 
 
-def _with_octets(kind: Any) -> Any:
+def _on_wire(kind: Any) -> Any:
     node, detail = kind
     if node == Nodetype.BASE:
+        if detail[0] == "wstring":
+            return Nodetype.NAME, _WIDE
         return (node, ("uint8", 0)) if detail[0] == "byte" else kind
-    return kind if node == Nodetype.NAME else (node, (_with_octets(detail[0]), detail[1]))
+    return kind if node == Nodetype.NAME else (node, (_on_wire(detail[0]), detail[1]))
 
 
 @cache
 def store() -> Typestore:
     # rosidl counts `char` as uint8 in type hashes; rosbags 0.11 does not
     _rosbags_store.TIDMAP["char"] = _rosbags_store.TIDMAP["uint8"]
-    return _Store(ros2_jazzy)
+    _rosbags_store.TIDMAP["wstring"] = 18  # of rosidl; rosbags does not support it
+    made = _Store(ros2_jazzy)
+    made.register({_WIDE: ([], [("units", (Nodetype.SEQUENCE, ((Nodetype.BASE, ("uint32", 0)), 0)))])})
+    return made
 
 
 def store_with(type_name: str) -> Typestore:
@@ -123,13 +131,13 @@ def zero(kind: Kind) -> Any:
     node, detail = kind
     if node == Nodetype.BASE:
         base = detail[0]
-        return "" if base == "string" else False if base == "bool" else 0.0 if base.startswith("float") else 0
+        return "" if base in TEXTS else False if base == "bool" else 0.0 if base.startswith("float") else 0
     if node == Nodetype.NAME:
         return new(detail)
     element, length = detail
     if node == Nodetype.SEQUENCE:
         length = 0
-    if element[0] == Nodetype.BASE and element[1][0] != "string":
+    if element[0] == Nodetype.BASE and element[1][0] not in TEXTS:
         return np.zeros(length, NUMPY_TYPES[element[1][0]])
     return [zero(element) for _ in range(length)]
 
@@ -137,6 +145,8 @@ def zero(kind: Kind) -> Any:
 def encode(type_name: str, message: Any) -> bytes:
     """Encapsulation header and little-endian CDR, padded to four bytes as rmw implementations do."""
     definition = store_with(type_name).get_msgdef(type_name)
+    if _has_wide_text(type_name):
+        message = _converted(type_name, message, _units)
     size = definition.getsize_cdr(0, message, store())
     blob = bytearray(4 + size + (-size % 4))
     blob[:4] = ENCAPSULATION
@@ -145,7 +155,44 @@ def encode(type_name: str, message: Any) -> bytes:
 
 
 def decode(type_name: str, cdr: bytes) -> Any:
-    return store_with(type_name).deserialize_cdr(cdr, type_name)
+    message = store_with(type_name).deserialize_cdr(cdr, type_name)
+    return _converted(type_name, message, _text) if _has_wide_text(type_name) else message
+
+
+@cache
+def _has_wide_text(type_name: str) -> bool:
+    return any(_is_wide(kind) for _, kind in fields_of(type_name))
+
+
+def _is_wide(kind: Kind) -> bool:
+    node, detail = kind
+    if node == Nodetype.NAME:
+        return _has_wide_text(detail)
+    return bool(detail[0] == "wstring") if node == Nodetype.BASE else _is_wide(detail[0])
+
+
+def _converted(type_name: str, message: Any, convert: Callable[[Any], Any]) -> Any:
+    """A copy, with every wstring converted."""
+    fields = fields_of(type_name)
+    values = {name: _value(kind, getattr(message, name), convert) for name, kind in fields}
+    return store().types[type_name](**values)
+
+
+def _value(kind: Kind, value: Any, convert: Callable[[Any], Any]) -> Any:
+    node, detail = kind
+    if not _is_wide(kind):
+        return value
+    if node == Nodetype.NAME:
+        return _converted(detail, value, convert)
+    return convert(value) if node == Nodetype.BASE else [_value(detail[0], each, convert) for each in value]
+
+
+def _units(text: str) -> Any:
+    return store().types[_WIDE](np.frombuffer(text.encode("utf-16-le", "surrogatepass"), "<u2").astype(np.uint32))
+
+
+def _text(wide: Any) -> str:
+    return bytes(wide.units.astype("<u2").tobytes()).decode("utf-16-le", "replace")
 
 
 @cache

@@ -120,7 +120,7 @@ class BagPlayer:
         self._lockstep = Lockstep(
             playing.gates, self, self._transport, self._publish, self._warn, self._subscribe_to_replies
         )
-        self._checked_s = 0.0
+        self._checked_s = self._begun_s = 0.0
         self._transport.poll()
 
     def __enter__(self) -> Self:
@@ -135,6 +135,11 @@ class BagPlayer:
     def sim_s(self) -> float:
         return self.sim.time_ns / 1e9
 
+    @property
+    def wall_s(self) -> float:
+        """Since the nodes are there."""
+        return self.clock.now() - self._begun_s if self._begun_s else 0.0
+
     def note(self, level: Level, text: str, kind: str = "", count: int = 1) -> None:
         self._transport.log("info" if level == "info" else "warn", text)
 
@@ -145,13 +150,13 @@ class BagPlayer:
 
     def run(self) -> None:
         """To the end of the messages, or until `stop`."""
-        begin_s = begin_ns = None
+        begin_ns = None
         for time_ns, message in self._ticks():
             self._wait_for_gates()
-            if begin_s is None or begin_ns is None:
-                begin_s, begin_ns = self.clock.now(), time_ns
+            if begin_ns is None:
+                begin_ns = time_ns
             elif self._rtf:
-                self._wait_until(begin_s + (time_ns - begin_ns) / NS_PER_S / self._rtf)
+                self._wait_until(self._begun_s + (time_ns - begin_ns) / NS_PER_S / self._rtf)
             if self.is_stopping:
                 return
             messages = [] if message is None else [message]
@@ -161,7 +166,7 @@ class BagPlayer:
             self._lockstep.sent(messages)
             if not self.sim.tick:
                 self._wait_for_gates()
-                begin_s = self.clock.now()  # the nodes were there
+                self._begun_s = self.clock.now()
         self._wait_for_gates()
         self._wait(self._lockstep.is_handled)
 

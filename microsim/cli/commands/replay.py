@@ -135,7 +135,7 @@ class PlayOutput(TypedDict):
     messages: Annotated[int, "That were played."]
     replies: Annotated[int, "Messages of the nodes."]
     seconds: Annotated[float, "From the first message that was played to the last, in the time of the bag."]
-    wall_s: Annotated[float, "How long it took."]
+    wall_s: Annotated[float, "How long it took, from when the nodes were there."]
     digest: Annotated[str, "Of the replies, with their times."]
 
 
@@ -206,8 +206,6 @@ def _check(plan: Plan) -> None:
 
 def _play(path: Path, options: ReplayOptions, plan: Plan) -> int:
     """Into nodes, in lockstep."""
-    import time
-
     from microsim.recording.bag_source import BagSource
 
     for each in plan.attachments:
@@ -218,13 +216,12 @@ def _play(path: Path, options: ReplayOptions, plan: Plan) -> int:
         note(line)
     with terminal.interrupts_end_the_run() as interrupts, closing(source), plan.play(source) as player:
         interrupts.runner = player
-        begun_s = time.monotonic()
         try:
             player.run()
         except MicroSimError as error:
             terminal.warn(f"the replay failed at {player.sim_s:.3f} s: {error}")
             return FAILED
-        wall_s = time.monotonic() - begun_s
+        wall_s = player.wall_s
     seconds = source.span_ns / 1e9
     if options.json:
         counts = {"messages": source.count, "replies": source.replies}
