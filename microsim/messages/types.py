@@ -200,6 +200,61 @@ def type_hash(type_name: str) -> str:
     return str(store_with(type_name).hash_rihs01(type_name))
 
 
+# ---- older versions --------------------------------------------------------------------------------------------------
+
+_OLDER_PARTS = {  # type -> the part of it that had other fields: simulation_interfaces 1.x, as in ROS 2 Jazzy
+    "simulation_interfaces/srv/GetSpawnables_Response": {
+        "simulation_interfaces/msg/Spawnable": "string uri\nstring description\nBounds spawn_bounds\n"
+    }
+}
+
+
+def has_older_version(type_name: str) -> bool:
+    return type_name in _OLDER_PARTS
+
+
+def for_reader(type_name: str, cdr: bytes, its_hash: str) -> bytes | None:
+    """A message in the version whose type hash the reader announces; None: that version is not known.
+
+    Readers up to ROS 2 Humble announce none, and have the older version.
+    """
+    if its_hash == type_hash(type_name):
+        return cdr
+    older = _older_store(type_name)
+    if its_hash not in ("", older.hash_rihs01(type_name)):
+        return None
+    message = _older(older, type_name, decode(type_name, cdr))
+    size = older.get_msgdef(type_name).getsize_cdr(0, message, older)
+    blob = bytearray(ENCAPSULATION + bytes(size + (-size % 4)))
+    older.get_msgdef(type_name).serialize_cdr_le(memoryview(blob)[4:], 0, message, older)
+    return bytes(blob)
+
+
+@cache
+def _older_store(type_name: str) -> Typestore:
+    made = _Store(ros2_jazzy)
+    parts = {name: _definition(name, text) for name, text in _OLDER_PARTS[type_name].items()}
+    everything: Any = {**definitions(), **parts}
+    made.register(everything)
+    return made
+
+
+def _older(store: Typestore, type_name: str, message: Any) -> Any:
+    """With the fields of the older version; those of a resource were the entity's own."""
+    values = {}
+    fields: list[tuple[str, Any]] = list(store.fielddefs[type_name][1])
+    for name, (node, detail) in fields:
+        value = getattr(message, name, None)
+        if value is None:
+            value = getattr(message.entity_resource, name)
+        if node == Nodetype.NAME:
+            value = _older(store, detail, value)
+        elif node == Nodetype.SEQUENCE and detail[0][0] == Nodetype.NAME:
+            value = [_older(store, detail[0][1], each) for each in value]
+        values[name] = value
+    return store.types[type_name](**values)
+
+
 # ---- the folder `definitions/` ---------------------------------------------------------------------------------------
 
 
