@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -123,6 +124,31 @@ for name in "{order}".split():
 while True:
     time.sleep(1.0)
 """
+FALTERING = """
+import os, rclpy
+from geometry_msgs.msg import Twist
+from rclpy.node import Node
+from sensor_msgs.msg import Range
+
+class Faltering(Node):
+    # silent at its fifth message, or dead from there on
+    def __init__(self):
+        super().__init__("faltering")
+        self.count = 0
+        self.commands = self.create_publisher(Twist, "/rover/cmd_vel", 10)
+        self.create_subscription(Range, "/rover/range/front", self.on_range, 10)
+
+    def on_range(self, message):
+        self.count += 1
+        if self.count == 5:
+            {falters}
+        command = Twist()
+        command.linear.x = 0.01 * self.count
+        self.commands.publish(command)
+
+rclpy.init()
+rclpy.spin(Faltering())
+"""
 ORDERS = ("scan gps range imu odom", "range odom imu gps scan", "odom imu scan gps range")
 FIVE_TOPICS = {
     "physics_hz": 60,
@@ -242,3 +268,50 @@ def test_without_settling_the_same_node_gives_several_digests(domain: int) -> No
         with controller(domain, longest_s, SELDOM):
             digests.add(run(domain, "dds", "--rtf", "1"))
     assert len(digests) > 1
+
+
+@pytest.mark.parametrize("transport", ["dds", "rclpy"])
+def test_a_node_that_is_silent_once_loses_one_reply_and_no_more(domain: int, transport: str, tmp_path: Path) -> None:
+    gate = f"{GATE}, within: 2, on_stall: continue"
+    with node(domain, FALTERING, falters="return"):
+        run(domain, transport, "--lockstep", gate, "--record", str(tmp_path / "bag"))
+    rows = list(csv.DictReader((tmp_path / "bag" / "lockstep.csv").open()))
+    assert {row["nodes"] for row in rows} == {"/faltering"}
+    assert [int(row["time_ns"]) // 10**8 for row in rows] == [0, 1, 2, 3, 5, 6, 7, 8, 9]  # not known after the fifth
+    assert [bool(row["not_known"]) for row in rows] == [False] * 4 + [True] * 5
+
+
+@pytest.mark.parametrize("transport", ["dds", "rclpy"])
+def test_a_node_that_dies_ends_a_run_that_may_not_wait(domain: int, transport: str) -> None:
+    python = rclpy_python() if transport == "rclpy" else sys.executable
+    fixed = ["run", "flat", "--duration", "1", "--robots", "rover", "--transport", transport]
+    command = [python, "-m", "microsim", *fixed, "--lockstep", f"{GATE}, within: 2"]
+    with node(domain, FALTERING, falters="os._exit(1)"):
+        done = subprocess.run(
+            command, cwd=REPOSITORY, env=environment(domain), capture_output=True, text=True, timeout=240, check=False
+        )
+    assert done.returncode == 1
+    assert "lockstep: waiting for /rover/cmd_vel after /rover/range/front" in done.stderr
+    assert "which was sent /rover/range/front at 0.400 s" in done.stderr
+
+
+@pytest.mark.parametrize("transport", ["dds", "rclpy"])
+def test_a_bag_played_into_a_real_node_gives_one_digest(
+    domain: int, transport: str, five_topics: Path, tmp_path: Path
+) -> None:
+    bag, digests = tmp_path / "bag", set()
+    recorded = ["run", str(five_topics), "--duration", "1", "--rtf", "0", "--quiet", "--record", str(bag)]
+    subprocess.run([sys.executable, "-m", "microsim", *recorded], cwd=REPOSITORY, check=True, timeout=240)
+    for order in ORDERS:
+        with node(domain, FIVE, order=order, executor="SingleThreadedExecutor", longest=0.003):
+            played = ["replay", str(bag), "--json", "--transport", transport, "--lockstep", GATE]
+            python = rclpy_python() if transport == "rclpy" else sys.executable
+            done = subprocess.run(
+                [python, "-m", "microsim", *played], cwd=REPOSITORY, env=environment(domain), capture_output=True,
+                text=True, timeout=240, check=False,
+            )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert found["replies"] == 11
+        digests.add(found["digest"])
+    assert len(digests) == 1
