@@ -6,6 +6,7 @@ DEMO     ?= oval
 # Tests wait for a third of their time, for processes and networks: two more than there are cores keep these busy.
 WORKERS  ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
 BUSY     ?= 4
+SINCE    ?= HEAD
 ARGS     ?=
 
 SUPPORTED := python3 python3.11 python3.12 python3.13 python3.10
@@ -25,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run demo test times test-loaded quick test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 environments interop learning packaging dist lock hooks clean distclean
+.PHONY: help setup run demo test times test-loaded quick test-changed test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 environments interop learning packaging dist lock hooks clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +49,9 @@ test-loaded: $(READY)-dev ## Run the fast tests beside busy processes: none may 
 
 quick: $(READY)-dev ## Run a representative part of the tests, in under a minute
 	@$(BIN)/python -m pytest -q $(SPLIT) $(FAST) $(QUICK) $(ARGS)
+
+test-changed: $(READY)-dev ## Run the fast tests that changes since SINCE=HEAD can break (ARGS=)
+	@chosen="$$($(BIN)/python -m tests.changed $(SINCE))"; [ -z "$$chosen" ] || $(BIN)/python -m pytest $(SPLIT) $(FAST) $$chosen $(ARGS)
 
 test-all: $(READY)-dev ## Run the slow tests too
 	@$(BIN)/python -m pytest $(SPLIT) -m "not bench and not aarch64 and not learning and not gpu" $(ARGS)
@@ -79,7 +83,7 @@ layers: $(READY)-dev ## Check that imports point down the layers
 # Compiled kernels run outside Python, where coverage sees nothing: measure with the compiler off. The documentation's examples
 # show how fast things are, so they are left out.
 coverage: $(READY)-dev ## Measure test coverage; microsim/engine must reach 95 %
-	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest $(SPLIT) $(FAST) tests/unit tests/acceptance --ignore tests/unit/cli/test_docs.py --ignore tests/unit/cli/test_cli.py --ignore tests/unit/view/test_demos.py --cov --cov-report= $(ARGS)
+	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest $(SPLIT) $(FAST) tests/unit tests/acceptance --ignore tests/unit/cli/test_docs.py --ignore tests/unit/cli/test_cli.py --ignore tests/parts/view/test_demos.py --cov --cov-report= $(ARGS)
 	@$(BIN)/coverage report --include 'microsim/engine/*' --fail-under 95
 	@$(BIN)/coverage html --directory .cache/coverage --quiet && echo "line by line: .cache/coverage/index.html"
 

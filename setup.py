@@ -15,8 +15,8 @@ DISTRIBUTION = "microsim-ros2"  # for pip: "microsim" on PyPI is an unrelated pr
 ROOT = Path(__file__).resolve().parent
 DATA_FOLDERS = ("launch", "rviz", "layouts", "urdf", "scenarios", "missions", "worlds", "examples/demos")
 
-# viser checks no Origin and draws another page in its next minor version: view/web/page/access.py and page.css are
-# made for this one
+# viser checks no Origin and draws another page in its next minor version: access.py and page.css in
+# parts/view/web/page/ are made for this one
 VIEW = ["viser>=1.1,<1.2", "yourdfpy>=0.0.56", "xacrodoc>=1.0"]
 
 FOXGLOVE = ["foxglove-sdk>=0.16"]
@@ -125,9 +125,9 @@ setup(
     package_data={
         NAME: ["py.typed"],
         f"{NAME}.messages": ["definitions/*/*/*"],
-        f"{NAME}.view.web.page": ["*.css", "*.js"],
+        f"{NAME}.parts.view.web.page": ["*.css", "*.js"],
         f"{NAME}.render": ["*.cu"],
-        f"{NAME}.learning": ["policies/*.npz"],
+        f"{NAME}.parts.learning": ["policies/*.npz"],
     },
     data_files=list(data_files()),
     zip_safe=False,  # numba caches compiled kernels beside the sources
@@ -170,6 +170,6 @@ setup(
             f"robot_simulator = {NAME}.cli:robot_simulator",
             f"sim_rover = {NAME}.cli:sim_rover",
         ],
-        "pytest11": [f"{NAME} = {NAME}.testing.pytest_plugin"],  # test suites get it by installing the package
+        "pytest11": [f"{NAME} = {NAME}.parts.testing.pytest_plugin"],  # test suites get it by installing the package
     },
 )

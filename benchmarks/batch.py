@@ -115,7 +115,7 @@ def _sizes() -> list[Result]:
 def _gymnasium() -> list[Result]:
     import gymnasium
 
-    env: Any = gymnasium.make_vec("microsim.learning:MicroSim/Hover-v0", num_envs=N, copy=False)
+    env: Any = gymnasium.make_vec("microsim.parts.learning:MicroSim/Hover-v0", num_envs=N, copy=False)
     env.reset(seed=0)
     actions = np.random.default_rng(0).uniform(-1, 1, (N, 4)).astype(np.float32)
     for _ in range(5):

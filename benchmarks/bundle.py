@@ -14,9 +14,9 @@ import numpy as np
 
 from benchmarks.harness import Result, cpu_seconds
 from microsim.bundle.bundle_writing import splat_header, write_bundle
-from microsim.bundle.generate import generate_world
 from microsim.engine.compiled import kernel
 from microsim.engine.drivable import drivable_area, polygon_at
+from microsim.parts.worlds.generate import generate_world
 
 POLYGONS = 1000
 QUERIES = 100_000

@@ -94,7 +94,7 @@ def _gymnasium() -> list[Result]:
     import gymnasium
     import torch
 
-    env: Any = gymnasium.make_vec("microsim.learning:MicroSim/Hover-v0", num_envs=N, copy=False, device="cuda")
+    env: Any = gymnasium.make_vec("microsim.parts.learning:MicroSim/Hover-v0", num_envs=N, copy=False, device="cuda")
     env.reset(seed=0)
     actions = torch.rand((N, 4), device="cuda") * 2 - 1
     for _ in range(5):

@@ -20,7 +20,7 @@ import sys, time
 import numpy as np
 from microsim import messages as wire
 from microsim.messages.topics import Qos
-from microsim.ros2.transport.dds import DdsTransport
+from microsim.parts.ros2.transport.dds import DdsTransport
 
 kind, rate = sys.argv[1], float(sys.argv[2])
 node = DdsTransport("source")

@@ -20,8 +20,8 @@ def measure() -> list[Result]:
 
 
 def rovers() -> list[Result]:
-    from microsim.ros2.rover_node import NODE_NAME, RoverCore, RoverSettings, SimRoverNode
-    from microsim.ros2.transport.dds import DdsTransport
+    from microsim.parts.ros2.transport.dds import DdsTransport
+    from microsim.parts.small_nodes.rover_node import NODE_NAME, RoverCore, RoverSettings, SimRoverNode
 
     alone = RoverCore(RoverSettings(count=1, update_rate=RATE_HZ, publish_clock=True))
     many = RoverCore(RoverSettings(count=ROBOTS, update_rate=RATE_HZ, publish_clock=True))
@@ -40,9 +40,9 @@ def rovers() -> list[Result]:
 
 
 def navigators() -> list[Result]:
-    from microsim.ros2.robot_maps import world_of_scenario
-    from microsim.ros2.robot_simulator_node import NAME, RobotSimulatorNode
-    from microsim.ros2.transport.dds import DdsTransport
+    from microsim.parts.ros2.transport.dds import DdsTransport
+    from microsim.parts.small_nodes.robot_maps import world_of_scenario
+    from microsim.parts.small_nodes.robot_simulator_node import NAME, RobotSimulatorNode
 
     world = world_of_scenario("obstacles_arena")
     names = [f"r{robot}" for robot in range(ROBOTS)]
@@ -68,8 +68,8 @@ def navigators() -> list[Result]:
 
 
 def _navigators(robots: int, world: Any = None, **settings: Any) -> Any:
-    from microsim.ros2.robot_simulator_node import RobotSimulator
-    from microsim.ros2.robot_simulator_settings import RobotSimulatorSettings
+    from microsim.parts.small_nodes.robot_simulator_node import RobotSimulator
+    from microsim.parts.small_nodes.robot_simulator_settings import RobotSimulatorSettings
 
     names = tuple(f"r{robot}" for robot in range(robots))
     chosen = RobotSimulatorSettings(cycle_hz=RATE_HZ, robots=names, publish_clock=True, **settings)
@@ -77,7 +77,7 @@ def _navigators(robots: int, world: Any = None, **settings: Any) -> Any:
 
 
 def _place(core: Any) -> Any:
-    from microsim.ros2.robot_simulator_node import PlanarPose
+    from microsim.parts.small_nodes.robot_simulator_node import PlanarPose
 
     for robot in range(len(core.robots)):
         core.initial_pose(robot, PlanarPose(10.0 + 0.5 * robot, 12.0, 0.06 * robot))

@@ -38,7 +38,7 @@ def _cpu_of(process: int) -> float:
 
 def _with_subscribers() -> list[Result]:
     from microsim.messages.topics import Qos
-    from microsim.ros2.transport.dds import DdsTransport
+    from microsim.parts.ros2.transport.dds import DdsTransport
     from microsim.simulation import Simulation
 
     node, listener = _start(), DdsTransport("listener")
@@ -79,8 +79,8 @@ def _round_trips(listener: Any, rounds: int = 500) -> float:
 
 def _nobody_listening() -> list[Result]:
     """What publishing adds to a tick when no one has subscribed."""
-    from microsim.ros2.microsim_node import start_node
-    from microsim.ros2.transport.dds import DdsTransport
+    from microsim.parts.ros2.microsim_node import start_node
+    from microsim.parts.ros2.transport.dds import DdsTransport
     from microsim.simulation import Simulation
 
     bare = Simulation("default")
@@ -101,7 +101,7 @@ def _nobody_listening() -> list[Result]:
 
 def _first_clock() -> list[Result]:
     from microsim.messages.topics import Qos
-    from microsim.ros2.transport.dds import DdsTransport
+    from microsim.parts.ros2.transport.dds import DdsTransport
 
     best, peak = float("inf"), 0.0
     for _ in range(5):
@@ -126,7 +126,7 @@ def _lockstep() -> list[Result]:
     """Ticks with a gate each, and a node here that replies at once."""
     from microsim import messages as wire
     from microsim.messages.topics import Qos
-    from microsim.ros2.transport.dds import DdsTransport
+    from microsim.parts.ros2.transport.dds import DdsTransport
 
     node, twist = DdsTransport("replier"), "geometry_msgs/msg/Twist"
     command = wire.encode(twist, wire.new(twist))
@@ -158,8 +158,8 @@ def _lockstep() -> list[Result]:
 
 def _without_gates() -> list[Result]:
     """Ticks of a node without gates, beside a runner that does not look for any; by turns, as machines are noisy."""
-    from microsim.ros2.microsim_node import start_node
-    from microsim.ros2.transport.memory import MemoryTransport
+    from microsim.parts.ros2.microsim_node import start_node
+    from microsim.parts.ros2.transport.memory import MemoryTransport
     from microsim.runner import Runner
 
     class Ungated(Runner):
@@ -172,7 +172,7 @@ def _without_gates() -> list[Result]:
             took = self.clock.now() - before
             if self.listeners.want_timing:
                 self.listeners.timing(took, self.lateness_s)
-            self.hand_out(messages)
+            self.publish(messages)
 
     seconds: dict[bool, list[float]] = {True: [], False: []}
     for turn in range(20):

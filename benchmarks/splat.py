@@ -26,20 +26,7 @@ from microsim.render.palette_camera import CameraModel
 from microsim.render.render_options import render_request
 from microsim.render.splat.activation import activate
 from microsim.render.splat.picture import CpuRenderer, Shot, lens_of
-from microsim.render.splat.projection import (
-    BLUE,
-    CENTRE_X,
-    CENTRE_Y,
-    DEPTH,
-    GREEN,
-    OPACITY,
-    RED,
-    REST_X,
-    REST_Y,
-    ROOT_XX,
-    ROOT_XY,
-    ROOT_YY,
-)
+from microsim.render.splat.projection import footprint_in
 from microsim.render.splat.rasteriser import Rasteriser
 from microsim.threads import Threads
 from tests.unit.render import splat_scenes
@@ -167,19 +154,18 @@ def pixel_by_pixel(footprints: Any, lists: Any, offsets: Any, columns: int, out:
             tile = (v // 16) * columns + u // 16
             rest, red, green, blue = 1.0, 0.0, 0.0, 0.0
             for k in range(offsets[tile], offsets[tile + 1]):
-                f = footprints[lists[k]]
-                dx, dy = f[CENTRE_X] + f[REST_X] - u, f[CENTRE_Y] + f[REST_Y] - v
-                p, q = f[ROOT_XX] * dx + f[ROOT_XY] * dy, f[ROOT_YY] * dy
-                alpha = min(0.99, f[OPACITY] * math.exp(-(p * p + q * q)))
+                f = footprint_in(footprints[lists[k]])
+                dx, dy = f.centre_x + f.rest_x - u, f.centre_y + f.rest_y - v
+                p, q = f.root_xx * dx + f.root_xy * dy, f.root_yy * dy
+                alpha = min(0.99, f.opacity * math.exp(-(p * p + q * q)))
                 if alpha < 1.0 / 255.0:
                     continue
                 if rest * (1.0 - alpha) <= 1e-4:
                     break
                 weight = rest * alpha
-                red, green, blue = red + weight * f[RED], green + weight * f[GREEN], blue + weight * f[BLUE]
+                red, green, blue = red + weight * f.red, green + weight * f.green, blue + weight * f.blue
                 rest *= 1.0 - alpha
             out[v, u, 0], out[v, u, 1], out[v, u, 2] = red, green, blue
-    assert DEPTH == 7
 
 
 def _torch() -> list[Result]:

@@ -90,7 +90,7 @@ def _tasks(pid: int) -> list[Path]:
 
 
 def _bare() -> None:
-    from microsim.missions import fly_mission, load_mission
+    from microsim.parts.missions import fly_mission, load_mission
     from microsim.scenario import load_scenario
 
     scenario, mission = load_scenario(SCENARIO), load_mission(MISSION)
@@ -101,8 +101,8 @@ def _bare() -> None:
 @contextmanager
 def _pool(metrics: tuple[str, ...], jobs: int) -> Iterator[tuple[Any, Any]]:
     """A plan, and workers that are ready: their start is measured by itself."""
-    from microsim.sweep.plan import load_sweep, make_plan
-    from microsim.sweep.worker_pool import LocalWorkers
+    from microsim.parts.sweep.plan import load_sweep, make_plan
+    from microsim.parts.sweep.worker_pool import LocalWorkers
 
     wish = {"scenario": SCENARIO, "mission": MISSION, "seeds": f"0..{RUNS - 1}", "metrics": metrics}
     plan = make_plan(load_sweep(wish))
@@ -127,7 +127,7 @@ class _Kept:
 
 
 def _swept(made: tuple[Any, Any], folder: Path) -> None:
-    from microsim.sweep.run_all import check_files, sweep_to_file
+    from microsim.parts.sweep.run_all import check_files, sweep_to_file
 
     plan, pool = made
     out = folder / "results.parquet"

@@ -17,9 +17,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from microsim.learning.evaluation import evaluate
-from microsim.learning.learning_curve import Progress
-from microsim.learning.ppo import Trainer
+from microsim.parts.learning.evaluation import evaluate
+from microsim.parts.learning.learning_curve import Progress
+from microsim.parts.learning.ppo import Trainer
 
 
 def run(task: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def measure() -> list[Result]:
 
 
 def _demo() -> Any:
-    from microsim.missions.demo_pilot import DemoPilot
+    from microsim.parts.missions.demo_pilot import DemoPilot
     from microsim.runner import Runner
     from microsim.simulation import Simulation
 
@@ -45,15 +45,15 @@ def _demo() -> Any:
 
 
 def _frame_us() -> float:
-    from microsim.view.web.interface import FrameCollector
+    from microsim.parts.view.web.interface import FrameCollector
 
     runner = _demo()
     collector = FrameCollector(runner)
     collector.scene()
-    runner.listen(messages=collector.tap)
+    runner.listen(messages=collector.on_messages)
     times = []
     for _ in range(300):
-        runner.hand_out(runner.sim.step(2))
+        runner.publish(runner.sim.step(2))
         start = time.perf_counter()
         collector.frame()
         times.append(time.perf_counter() - start)
@@ -63,7 +63,7 @@ def _frame_us() -> float:
 def _rtf_with_pages(chromium: str) -> float:
     from playwright.sync_api import sync_playwright
 
-    from microsim.view.web import PageOptions, Viewer
+    from microsim.parts.view.web import PageOptions, Viewer
 
     runner = _demo()
     with ExitStack() as stack:

@@ -12,8 +12,8 @@ from PIL import Image
 
 from examples.capture import street
 from microsim import Simulation
-from microsim.bundle.capture.capture_report import step_pictures
-from microsim.bundle.capture.capture_world import CaptureOptions, build_capture, write_capture
+from microsim.parts.worlds.capture.capture_report import step_pictures
+from microsim.parts.worlds.capture.capture_world import CaptureOptions, build_capture, write_capture
 
 OUT = Path(__file__).parent / "_static" / "capture.webp"
 TILE = (640, 420)

@@ -15,10 +15,10 @@ from PIL import Image
 from rich.console import Console
 
 import microsim
-from microsim.missions.demo_pilot import DemoPilot
+from microsim.parts.missions.demo_pilot import DemoPilot
+from microsim.parts.view.dashboard import DashboardFacts, FactsCollector, screen_of
+from microsim.parts.view.dashboard.keyboard import KeyControls
 from microsim.runner import Runner
-from microsim.view.dashboard import DashboardFacts, FactsCollector, screen_of
-from microsim.view.dashboard.keyboard import KeyControls
 
 OUT = Path(__file__).parent / "_static"
 SECONDS, DURATION = 20.0, 60.0

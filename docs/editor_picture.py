@@ -16,10 +16,10 @@ from playwright.sync_api import sync_playwright
 
 from examples.capture import street
 from microsim.bundle import load_bundle
-from microsim.bundle.capture.capture_world import CaptureOptions, build_capture, write_capture
-from microsim.bundle.world_edits import WorldEdits
-from microsim.view.web.interface import PageOptions
-from microsim.view.web.page.editor import WorldEditor
+from microsim.parts.view.web.interface import PageOptions
+from microsim.parts.worlds.capture.capture_world import CaptureOptions, build_capture, write_capture
+from microsim.parts.worlds.editor import WorldEditor
+from microsim.parts.worlds.edits import WorldEdits
 from tests.browser_support import ARGUMENTS, CHROMIUM
 
 OUT = Path(__file__).parent / "_static" / "editor.webp"

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from microsim.messages.topics import SERVICES, Qos, Topic, table
-from microsim.ros2.node_parameters import ScenarioParameters
-from microsim.ros2.sim_services import SERVICE_NAMES
+from microsim.parts.ros2.node_parameters import ScenarioParameters
+from microsim.parts.ros2.sim_services import SERVICE_NAMES
 from microsim.scenario import load_scenario
 
 FILE = Path(__file__).parent / "interface.md"

@@ -16,9 +16,9 @@ from matplotlib import pyplot as plt
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 
 from microsim.engine.world import World
-from microsim.ros2.robot_maps import read_obstacles, world_of_cells
-from microsim.ros2.robot_simulator_node import PlanarPose, RobotSimulator
-from microsim.ros2.robot_simulator_settings import RobotSimulatorSettings
+from microsim.parts.small_nodes.robot_maps import read_obstacles, world_of_cells
+from microsim.parts.small_nodes.robot_simulator_node import PlanarPose, RobotSimulator
+from microsim.parts.small_nodes.robot_simulator_settings import RobotSimulatorSettings
 
 STATIC = Path(__file__).parent / "_static"
 INK, GOOD, WARN, QUIET = "#1f2937", "#15803d", "#b45309", "#6b7280"

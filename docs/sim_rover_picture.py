@@ -13,9 +13,7 @@ import numpy as np
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
-from microsim.engine.components import YAW_RATE, X, Y
-from microsim.robots.rover import V
-from microsim.ros2.rover_node import RoverCore, RoverSettings
+from microsim.parts.small_nodes.rover_node import RoverCore, RoverSettings
 
 OUT = Path(__file__).parent / "_static" / "sim_rover.png"
 HZ = 100
@@ -36,7 +34,7 @@ def drive(use_dynamics: bool) -> np.ndarray:
     for tick in range(round(END_S * HZ)):
         if tick % 10 == 0 and tick <= LAST_COMMAND_S * HZ:
             core.command(0, *command(tick / HZ))
-        rows.append([tick / HZ, *core.sim.fleet.state[[V, YAW_RATE, X, Y], 0]])
+        rows.append([tick / HZ, *core.sim.fleet.rows("v", "yaw_rate", "x", "y")[:, 0]])
         core.step()
     return np.array(rows)
 

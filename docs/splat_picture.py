@@ -1,6 +1,7 @@
 """Draws docs/_static/splats_cpu.png: worlds/oval through its three cameras, with another car; and the ground truth.
 
-And splats_actor.png: a tree is cut out of the world, and moves; splats_lidar.webp: a LiDAR among Gaussians.
+And splats_actor.png: a tree is cut out of the world, and moves; splats_lidar.webp: a LiDAR among Gaussians;
+splats_street.webp: people and robots in `street`.
 
 Run it again when the world or the renderer changes: `.venv/bin/python docs/splat_picture.py` (needs Pillow). With
 a GPU, `--render gpu` draws splats_gpu.png, which must be the same to the byte.
@@ -18,8 +19,8 @@ from PIL import Image, ImageDraw
 
 import microsim
 from microsim.bundle import load_bundle
-from microsim.bundle.edited_world import write_edited
-from microsim.bundle.world_edits import WorldEdits, cut_outs, scenario_of
+from microsim.parts.worlds.apply_edits import write_edited
+from microsim.parts.worlds.edits import WorldEdits, cut_outs, scenario_of
 from microsim.render.render_options import render_request
 
 STATIC = Path(__file__).parent / "_static"
@@ -162,6 +163,40 @@ def turns() -> Image.Image:
     return sheet
 
 
+# Where the car stands in the street (x, y, yaw), who is before it, how far ahead and aside [m], and how it is turned.
+IN_STREET = (
+    ((-44.6, 0.15, 1.92), "person", 5.0, -0.5, 0.0),
+    ((-47.94, -11.89, -1.15), "car", 7.5, 0.0, 0.7),
+    ((-46.4, -11.1, -1.68), "person", 6.5, 0.5, 1.4),
+    ((-0.42, -14.56, -3.01), "car", 8.5, -0.5, 2.1),
+    ((-50.08, -11.37, -1.01), "person", 9.5, 0.0, 2.8),
+    ((-3.94, -20.89, 0.8), "car", 10.5, 0.5, -2.8),
+    ((-30.58, -23.41, 2.93), "rover", 4.5, -0.5, -2.1),
+    ((-5.08, -7.72, -1.42), "person", 5.5, 0.0, -1.4),
+    ((-48.38, -16.41, -0.5), "car", 6.5, 0.5, -0.7),
+    ((-52.36, -11.84, -0.27), "person", 7.5, -0.5, 0.0),
+    ((-45.11, -3.39, 1.75), "car", 11.5, 0.0, 0.7),
+    ((-24.62, -23.14, 0.16), "person", 13.5, 0.5, 1.4),
+)
+
+
+def in_street() -> list[np.ndarray[Any, Any]]:
+    """Each of them through the front camera, 480 pixels wide."""
+    lens = {"resolution": {"width": 480, "height": 360}, "intrinsics": {"fx": 312, "fy": 312, "cx": 239.5, "cy": 179.5}}
+    kinds = {"person": {"model": "actor", "shape": "person"}, "car": {"model": "bicycle"}, "rover": {"model": "rover"}}
+    images = []
+    for (x, y, yaw), kind, ahead, aside, turn in IN_STREET:
+        place = {"x": x + ahead * np.cos(yaw) - aside * np.sin(yaw), "y": y + ahead * np.sin(yaw) + aside * np.cos(yaw)}
+        ego = {"start": {"map_pose": {"x": x, "y": y, "yaw": yaw}}, "sensors": {"camera_front": lens}}
+        it = {
+            **kinds[kind],
+            "start": {"map_pose": {**{key: float(each) for key, each in place.items()}, "yaw": yaw + turn}},
+        }
+        sim = microsim.Simulation({"world": "street", "robots": {"ego": ego, "it": it}})
+        images.append(sim.render("ego", "camera_front"))
+    return images
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--render", choices=("cpu", "gpu"), default="cpu")
@@ -178,6 +213,10 @@ def main() -> None:
         assembled(extra, 3).save(STATIC / "splats_outputs.png", optimize=True)
         assembled(cut_out(), 3).save(STATIC / "splats_actor.png", optimize=True)
         turns().save(STATIC / "splats_lidar.webp", quality=84)
+        sheet = assembled(in_street(), 4)
+        sheet.resize((sheet.width * 5 // 8, sheet.height * 5 // 8), Image.Resampling.LANCZOS).save(
+            STATIC / "splats_street.webp", quality=80
+        )
 
 
 if __name__ == "__main__":

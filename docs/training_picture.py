@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from microsim.learning.learning_curve import Progress, draw
+from microsim.parts.learning.learning_curve import Progress, draw
 
 folder, picture, title = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 curves = {}

@@ -231,8 +231,8 @@ def _car_sizes(world: str) -> dict[str, str]:
 def _fitted(profile: Path, scenario: str, plugins: list[str]) -> str:
     """A copy of a profile whose grid and views fit the scenario's map, gone when the launch ends."""
     try:
+        from microsim.parts.ros2.rviz_profile import fitted
         from microsim.registry import code_only_from
-        from microsim.ros2.rviz_profile import fitted
 
         with code_only_from(plugins):
             text = fitted(profile, scenario or "default")

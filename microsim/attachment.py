@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, 
 
 from microsim.errors import UsageError
 from microsim.options import given
-from microsim.registry import Registry
+from microsim.registry import Registry, is_subclass
 from microsim.shipped import Chosen
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Attachment:
     commands: ClassVar[tuple[str, ...]] = ("run", "replay", "demo")  # that it joins, if `options` does not name them
     always: ClassVar[tuple[str, ...]] = ()  # commands that it joins without any of its options, too
     position: ClassVar[int] = 1000  # prepares and attaches in this order, and leaves in the opposite one
+    json: ClassVar[Mapping[str, Any]] = {}  # by command: a `TypedDict` of what it adds to `--json`
+    json_instead: ClassVar[Mapping[str, Any]] = {}  # by command: what `--json` prints where `instead` replaced the run
     rehearsal: str = ""  # names what `rehearse` compiles; empty: nothing
 
     def __init__(self, given: Any = None) -> None:
@@ -76,6 +78,10 @@ class Attachment:
     def prepare(self, plan: Plan) -> None:
         """Look at what is to run, and change it, before there is a simulation; refuse what cannot be."""
 
+    def instead(self, plan: Plan, options: Any) -> int | None:
+        """Do something else in place of the run, with the options of the command; the exit code. None: it runs."""
+        return None
+
     def attach(self, run: Run) -> AbstractContextManager[None]:
         """Join the run for as long as the context is open. It is left when the run has ended, also by an error."""
         return nullcontext()
@@ -87,12 +93,12 @@ class Attachment:
 
 ATTACHMENTS: Registry[type[Attachment]] = Registry(
     constant="ATTACHMENT", package="microsim", in_folders="attachment", group="microsim.attachments",
-    expected="a subclass of Attachment", is_part=lambda part: isinstance(part, type) and issubclass(part, Attachment),
-    name_of=lambda part: part.name, order=lambda part: part.position,
+    expected="a subclass of Attachment", is_one=lambda declared: is_subclass(declared, Attachment),
+    order=lambda declared: declared.position,
 )  # fmt: skip
 
 
-class Moving(Protocol):
+class Seekable(Protocol):
     """A recorded run that can be moved to any of its ticks; as a pilot it commands what was recorded."""
 
     last: int
@@ -108,7 +114,7 @@ class Moving(Protocol):
 
     def __call__(self, messages: Sequence[Message]) -> None: ...
 
-    def move(self, tick: int, hand_out: Callable[[Sequence[Message]], None]) -> None: ...
+    def move(self, tick: int, publish: Callable[[Sequence[Message]], None]) -> None: ...
 
 
 class Console(Protocol):
@@ -164,8 +170,6 @@ class Plan:
     takes_inputs: bool = True  # False: everything that is commanded was recorded
     moves_in_time: bool = False  # a replay: a user moves it to any of its moments
     bag: Path | None = None  # that is replayed
-    play: Callable[[Any], Any] | None = None  # gives what plays the messages of the bag, in place of a simulation
-    record: Path | None = None  # where to a replay is recorded
     again: tuple[str, ...] = ()  # the words that repeat the command, without the options of attachments
 
     def find(self, kind: type[Kind]) -> Kind | None:
@@ -198,7 +202,7 @@ class Run:
     plan: Plan = field(default_factory=lambda: Plan("run"))
     chosen: Chosen = field(default_factory=Chosen)  # what runs, by name
     title: str = ""  # instead of the name of what was chosen
-    timeline: Moving | None = None  # of a replay that moves in time
+    timeline: Seekable | None = None  # of a replay that moves in time
     display: Literal["", "page", "terminal"] = ""  # where the run is shown
     logs_warnings: bool = True  # on stderr; False: something that joined logs them
     can_branch: bool = True  # the past may be left for another future

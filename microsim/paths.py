@@ -99,12 +99,6 @@ def mission_file(name: str) -> Path:
     return data_folder() / "missions" / f"{name}.yaml"
 
 
-def world_templates() -> list[str]:
-    """Worlds that can be generated: each is a file `world_<name>.py`, found without importing it."""
-    files = (Path(__file__).parent / "bundle" / "generate").glob("world_*.py")
-    return sorted(file.stem.removeprefix("world_") for file in files)
-
-
 def world_names() -> list[str]:
     """Names of the shipped world bundles, in alphabetical order."""
     return sorted(path.parent.name for path in (data_folder() / "worlds").glob("*/world.yaml"))

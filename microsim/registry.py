@@ -1,9 +1,11 @@
-"""Parts by name: each is one constant in one file, whether it ships with MicroSim or not.
+"""Declarations by name: each is one constant in one file, whether it ships with MicroSim or not.
 
-A part (a sensor, robot, generator, fault, metric, input, command, task or attachment) is found
-- built in: in a module of its package, or, of attachments, in the module `attachment` of each folder of the package;
-  small parts share one, and its constant is a tuple of them,
-- by entry point, in the group of its kind, or
+A declaration (of a sensor, robot, generator, fault, metric, input, command, task, transport, attachment ...) is found
+- built in: in a module of its package, or, where a kind has `in_folders`, in the module or folder of that name in each
+  folder of the core and of `microsim/parts/`; small ones share a module, and its constant is a tuple of them,
+- by entry point, in the group of its kind,
+- in a part of an installed package, named by an entry point of the group `microsim.parts`: a package with the same
+  modules as a folder of `microsim/parts/`, or one module with all constants, or
 - in a `*.py` file of a folder that the user named under `plugins:` or on the command line, or in a file named there.
 Nothing outside the package is imported unless a name is requested that is not built in.
 """
@@ -13,10 +15,12 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -27,7 +31,7 @@ from microsim.plugin_code import code_files
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-Part = TypeVar("Part")
+Declared = TypeVar("Declared")
 Folders = Iterable[str | Path]
 
 
@@ -40,13 +44,13 @@ class Origin:
 
 
 _loaded: dict[str, tuple[ModuleType, dict[Path, tuple[int, int]]]] = {}  # by file; stamps of all of its code
-_origins: dict[int, tuple[Any, Origin]] = {}  # by the identity of a part; the part is kept, so that it stays one
+_origins: dict[int, tuple[Any, Origin]] = {}  # by identity; the declaration is kept, so that it stays one
 _trusted: list[set[Path] | None] = [None]  # of this process; None: every folder that is named
 
 
-def is_subclass(part: Any, of: type) -> bool:
+def is_subclass(declared: Any, of: type) -> bool:
     """Python 3.10 says of `list[int]`, too, that it is an instance of `type`."""
-    return issubclass(type(part), type) and issubclass(part, of)
+    return issubclass(type(declared), type) and issubclass(declared, of)
 
 
 @contextmanager
@@ -75,45 +79,70 @@ def is_trusted(folder: str | Path) -> bool:
 
 
 @dataclass
-class Registry(Generic[Part]):
-    """Parts of one kind."""
+class Registry(Generic[Declared]):
+    """Declarations of one kind."""
 
-    constant: str  # name of the constant in a part's module
+    constant: str  # its name in the module of a declaration
     package: str  # whose modules hold the built-in ones
     group: str  # of entry points
     expected: str  # what the constant must be, for messages
-    is_part: Callable[[Any], bool]
-    name_of: Callable[[Any], str] = lambda part: str(part.name)
-    order: Callable[[Any], Any] = lambda part: 0  # of the built-in ones
-    in_folders: str = ""  # name of the module in each folder of `package` that may hold some; empty: in its own modules
-    _built_in: dict[str, Part] = field(default_factory=dict)
+    is_one: Callable[[Any], bool]
+    name_of: Callable[[Any], str] = lambda declared: str(declared.name)
+    order: Callable[[Any], Any] = lambda declared: 0  # of the built-in ones
+    in_folders: str = ""  # module or folder, of each folder of the core and of the parts, that may hold some
+    is_named_by_file: bool = False  # and so found without importing others: `bag_info.py` is `bag-info`
+    _built_in: dict[str, Declared] = field(default_factory=dict)
 
     @property
-    def built_in(self) -> dict[str, Part]:
+    def built_in(self) -> dict[str, Declared]:
         """Those that ship with MicroSim."""
         if not self._built_in and self.package:
-            from importlib import import_module
-
-            modules = [import_module(name) for name in self._modules(import_module(self.package))]
-            held = [getattr(module, self.constant) for module in modules if hasattr(module, self.constant)]
-            parts = [part for each in held for part in (each if isinstance(each, tuple) else (each,))]
-            self._built_in = {self.name_of(part): part for part in sorted(parts, key=self.order)}
+            found = [pair for name, module in self.modules for pair in self._held(import_module(module), name)]
+            self._built_in = dict(sorted(found, key=lambda pair: self.order(pair[1])))
         return self._built_in
 
-    def _modules(self, home: ModuleType) -> list[str]:
-        from pkgutil import iter_modules
+    @cached_property
+    def modules(self) -> list[tuple[str, str]]:
+        """The modules that may hold the built-in ones, each after the name of its file."""
+        home = import_module(self.package)
+        if not self.in_folders:
+            names = [each.name for each in iter_modules(home.__path__) if not each.name.startswith("_")]
+            return [(name, f"{self.package}.{name}") for name in names]
+        folders = [(Path(root), f"{self.package}.") for root in home.__path__]
+        folders += [(root / "parts", f"{package}parts.") for root, package in folders]
+        return [
+            pair
+            for root, package in folders
+            for folder in (sorted(root.iterdir()) if root.is_dir() else ())
+            for pair in _modules_in(folder, package + folder.name, self.in_folders)
+        ]
 
-        if self.in_folders:
-            files = [file for folder in home.__path__ for file in Path(folder).glob(f"*/{self.in_folders}.py")]
-            return [f"{self.package}.{file.parent.name}.{self.in_folders}" for file in sorted(files)]
-        found = [each.name for each in iter_modules(home.__path__) if not each.name.startswith("_")]
-        return [f"{self.package}.{name}" for name in found]
+    def _held(self, module: ModuleType, file: str) -> Iterator[tuple[str, Declared]]:
+        """What a module declares, by name."""
+        held = getattr(module, self.constant, None)
+        for each in held if type(held) is tuple else () if held is None else (held,):
+            self._check(each, module.__name__)
+            yield (file.replace("_", "-") if self.is_named_by_file else self.name_of(each)), each
 
-    def find(self, name: str, folders: Folders = ()) -> Part | None:
-        """The part of that name, or None when there is none."""
-        if name in self.built_in:
+    def names(self, folders: Folders = ()) -> list[str]:
+        """Of every declaration that can be found: the built-in ones first."""
+        return [*self.built_in_names, *self.plugin_names(folders)]
+
+    @property
+    def built_in_names(self) -> list[str]:
+        if self.is_named_by_file:
+            return [name.replace("_", "-") for name, _ in self.modules]
+        return [*self.built_in]
+
+    def find(self, name: str, folders: Folders = ()) -> Declared | None:
+        """The declaration of that name, or None when there is none."""
+        if self.is_named_by_file:
+            for file, module in self.modules:
+                if file.replace("_", "-") == name:
+                    return dict(self._held(import_module(module), file)).get(name)
+        elif name in self.built_in:
             return self.built_in[name]
-        found = [(part, file) for part, file in self._in_folders(folders) if self.name_of(part) == name]
+        found = [(declared, file) for declared, file in self._in_folders(folders) if self.name_of(declared) == name]
         if len(found) > 1:
             places = " and ".join(str(file) for _, file in found)
             raise PluginError(f"two plug-ins are named {name!r}: {places}")
@@ -121,62 +150,164 @@ class Registry(Generic[Part]):
             return found[0][0]
         for entry in self._entries():
             if entry.name == name:
-                return self._checked(_load_entry(entry), f"entry point {self.group}: {entry.name}")
-        return None
+                return self._loaded(entry)[0][1]
+        return next((each for other, each, _ in self._in_other_parts() if other == name), None)
 
-    def from_file(self, file: Path) -> Part:
-        """The part in a file that the user named."""
+    def from_file(self, file: Path) -> Declared:
+        """The declaration in a file that the user named."""
         if not file.is_file():
             raise PluginError(f"{file}: no such file; expected Python code with {self.constant} = {self.expected}")
         _check_trust(file.parent)
         return self._checked(_load_file(file.resolve()), str(file))
 
-    def names(self, folders: Folders = ()) -> list[str]:
-        """Of every part that can be found: the built-in ones first."""
-        return [*self.built_in, *self.plugin_names(folders)]
+    def all(self, folders: Folders = ()) -> list[Declared]:
+        """Every declaration that can be found: the built-in ones first."""
+        return [each for name in self.names(folders) if (each := self.find(name, folders)) is not None]
 
-    def all(self, folders: Folders = ()) -> list[Part]:
-        """Every part that can be found: the built-in ones first."""
-        return [part for name in self.names(folders) if (part := self.find(name, folders)) is not None]
+    def loadable(self, report: Callable[[PluginError], None]) -> dict[str, Declared]:
+        """Every one that ships or is installed; what cannot be loaded is reported, and harms no other."""
+        found = {name: each for name in self.built_in_names if (each := self.find(name)) is not None}
+        attempts = [partial(self._loaded, entry) for entry in self._entries()]
+        attempts += [partial(self._of_other_part, entry) for entry in other_parts()]
+        for attempt in attempts:
+            try:
+                found = {**{name: each for name, each, _ in attempt()}, **found}
+            except PluginError as error:
+                report(error)
+        return {name: found[name] for name in sorted(found, key=lambda name: (self.order(found[name]), name))}
 
     def plugin_names(self, folders: Folders = ()) -> list[str]:
-        in_folders = {self.name_of(part) for part, _ in self._in_folders(folders)}
-        return sorted((in_folders | {entry.name for entry in self._entries()}) - set(self.built_in))
+        in_folders = {self.name_of(declared) for declared, _ in self._in_folders(folders)}
+        in_parts = {name for name, _, _ in self._in_other_parts()}
+        entries = {entry.name for entry in self._entries()}
+        return sorted((in_folders | entries | in_parts) - set(self.built_in_names))
 
-    def plugins(self, folders: Folders = ()) -> Iterator[tuple[Part, str]]:
+    def plugins(self, folders: Folders = ()) -> Iterator[tuple[Declared, str]]:
         """Those that are not built in, each with its place."""
-        for part, file in self._in_folders(folders):
-            yield part, str(file)
+        for declared, file in self._in_folders(folders):
+            yield declared, str(file)
         for entry in self._entries():
-            place = f"entry point {self.group}: {entry.name}"
-            yield self._checked(_load_entry(entry), place), place
+            for _, declared, place in self._loaded(entry):
+                yield declared, place
+        for _, declared, place in self._in_other_parts():
+            yield declared, place
 
     def _entries(self) -> Iterable[EntryPoint]:
-        from importlib.metadata import entry_points
+        return installed(self.group)
 
-        return _entries_of(entry_points, self.group, tuple(sys.path))
+    def _loaded(self, entry: EntryPoint) -> list[tuple[str, Declared, str]]:
+        place = f"entry point {self.group}: {entry.name}"
+        return [(entry.name, self._checked(_load_entry(entry), place, sys.modules.get(entry.module)), place)]
 
-    def _in_folders(self, folders: Folders) -> Iterator[tuple[Part, Path]]:
+    def _in_other_parts(self) -> Iterator[tuple[str, Declared, str]]:
+        for entry in other_parts() if self.in_folders else ():
+            yield from self._of_other_part(entry)
+
+    def _of_other_part(self, entry: EntryPoint) -> list[tuple[str, Declared, str]]:
+        """Name, declaration and place of what a part of an installed package declares."""
+        found: list[tuple[str, Declared, str]] = []
+        part = _load_entry(entry) if self.in_folders else None
+        if part is None:
+            return found
+        place = f"entry point {PARTS}: {entry.name}"
+        named = [(entry.name, part)]
+        for folder in getattr(part, "__path__", ()):
+            named += [
+                (file, _imported(module, place))
+                for file, module in _modules_in(Path(folder), part.__name__, self.in_folders)
+            ]
+        for file, module in named:
+            for name, declared in self._held(module, file):
+                _note_origin_of(declared, module, self.constant)
+                found.append((name, declared, place))
+        return found
+
+    def _in_folders(self, folders: Folders) -> Iterator[tuple[Declared, Path]]:
         for file in plugin_files(folders):
             _check_trust(file.parent)
             module = _load_file(file)
             if hasattr(module, self.constant):  # a folder may also hold modules that plug-ins share
                 yield self._checked(module, str(file)), file
 
-    def _checked(self, loaded: Any, place: str) -> Part:
-        part: Any = getattr(loaded, self.constant, None) if isinstance(loaded, ModuleType) else loaded
-        if not self.is_part(part):
-            raise PluginError(f"{place}: expected {self.constant} = {self.expected}, found {type(part).__name__}")
-        file = _file_of(loaded)
-        if file is not None:
-            _origins[id(part)] = part, Origin(file, self.constant)
-        checked: Part = part
+    def _check(self, declared: Any, place: str) -> None:
+        if not self.is_one(declared):
+            raise PluginError(f"{place}: expected {self.constant} = {self.expected}, found {type(declared).__name__}")
+
+    def _checked(self, loaded: Any, place: str, module: ModuleType | None = None) -> Declared:
+        """A declaration, or that of a module; `module`: where it was looked up."""
+        declared: Any = getattr(loaded, self.constant, None) if isinstance(loaded, ModuleType) else loaded
+        self._check(declared, place)
+        _note_origin_of(declared, loaded if isinstance(loaded, ModuleType) else module, self.constant)
+        checked: Declared = declared
         return checked
 
 
-def origin_of(part: Any) -> Origin | None:
-    """Where a part is declared that a registry has found; None: it is built in."""
-    return _origins[id(part)][1] if id(part) in _origins else None
+def _modules_in(folder: Path, package: str, what: str) -> list[tuple[str, str]]:
+    """`what.py` of a folder, or each module in its folder `what`: file names and modules."""
+    if (folder / f"{what}.py").is_file():
+        return [(what, f"{package}.{what}")]
+    files = sorted(file.stem for file in (folder / what).glob("*.py"))
+    return [(name, f"{package}.{what}.{name}") for name in files if not name.startswith("_")]
+
+
+def _imported(module: str, place: str) -> ModuleType:
+    try:
+        return import_module(module)
+    except (Exception, SystemExit) as error:  # an installed package can raise anything
+        raise PluginError(f"{place}: {module} could not be loaded: {_cause(error)}") from error
+
+
+def public_names() -> dict[str, str]:
+    """Names that parts which ship with MicroSim add to `microsim`, each with its module.
+
+    They are in the file `public.py` of a part, which is read without importing the part.
+    """
+    import runpy
+
+    found: dict[str, str] = {}
+    for file in sorted((Path(__file__).parent / "parts").glob("*/public.py")):
+        part = f"{PARTS}.{file.parent.name}"
+        for home, names in runpy.run_path(str(file))["PUBLIC"].items():
+            found |= dict.fromkeys(names, f"{part}.{home}" if home else part)
+    return found
+
+
+PARTS = "microsim.parts"  # group of the entry points that name the parts of installed packages
+
+
+def other_parts() -> Iterable[EntryPoint]:
+    """The parts of installed packages; each entry point names a module or package."""
+    return installed(PARTS)
+
+
+def installed(group: str) -> tuple[EntryPoint, ...]:
+    """Entry points of installed packages; nothing of it is loaded.
+
+    Importing `importlib.metadata` takes a tenth of `microsim --help`, so it is imported only where some package has
+    one of the group.
+    """
+    if "importlib.metadata" not in sys.modules and not _is_declared(group, tuple(sys.path)):
+        return ()
+    from importlib.metadata import entry_points
+
+    return _entries_of(entry_points, group, tuple(sys.path))
+
+
+@lru_cache(maxsize=64)
+def _is_declared(group: str, path: tuple[str, ...]) -> bool:
+    """Whether some package's metadata has the group."""
+    marker = f"[{group}]".encode()
+    for folder in dict.fromkeys(path):
+        for file in Path(folder or ".").glob("*-info/entry_points.txt"):
+            with suppress(OSError):
+                if marker in file.read_bytes():
+                    return True
+    return False
+
+
+def origin_of(declared: Any) -> Origin | None:
+    """Where a declaration is that a registry has found; None: it is built in."""
+    return _origins[id(declared)][1] if id(declared) in _origins else None
 
 
 def loaded_folders() -> set[Path]:
@@ -184,18 +315,10 @@ def loaded_folders() -> set[Path]:
     return {Path(file).parent for file in _loaded} | {origin.file.parent for _, origin in _origins.values()}
 
 
-def note_origin(part: Any, module: str, constant: str) -> None:
-    """Of a plug-in that another way than a registry has found."""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    if file is not None:
-        _origins[id(part)] = part, Origin(Path(file), constant)
-
-
-def _file_of(loaded: Any) -> Path | None:
-    """Of a module, or of the module that a part of an entry point says it is from."""
-    module = loaded if isinstance(loaded, ModuleType) else sys.modules.get(getattr(loaded, "__module__", ""))
+def _note_origin_of(declared: Any, module: ModuleType | None, constant: str) -> None:
     file = getattr(module, "__file__", None)
-    return None if file is None else Path(file)
+    if file is not None:
+        _origins[id(declared)] = declared, Origin(Path(file), constant)
 
 
 @lru_cache(maxsize=64)

@@ -240,7 +240,7 @@ class Runner:
             if not self._may_step():
                 break
             self._override()
-            self.hand_out(self.sim.step())
+            self.publish(self.sim.step())
             self.advanced_s += self.pacer.tick_s
         self.pacer.anchor(self.sim.tick, self.clock.now())
         return self.sim.tick - start
@@ -294,13 +294,13 @@ class Runner:
         else:
             sim = Simulation(wanted, sim.next_seed)
         self.restart(sim)
-        self.hand_out(sim.step(0))
+        self.publish(sim.step(0))
 
     def load(self, scenario: Scenario) -> None:
         """Continue with another scenario, from its start and with its seed. One that cannot run changes nothing."""
         sim = Simulation(scenario)
         self.restart(sim)
-        self.hand_out(sim.step(0))
+        self.publish(sim.step(0))
 
     def note(self, level: Level, text: str, kind: str = "", count: int = 1) -> None:
         """A line for the log; those of one kind are counted. Without a kind, the text is it."""
@@ -337,7 +337,7 @@ class Runner:
             watcher.due_s = self._started_s + watcher.period_s
         self._next_watch_s = self._started_s
         end = None if ticks is None else self.sim.tick + ticks
-        self.hand_out(self.sim.step(0))
+        self.publish(self.sim.step(0))
         try:
             while not self.is_stopping and (end is None or self.sim.tick < end):
                 self._continue(end)
@@ -387,7 +387,7 @@ class Runner:
             self.listeners.timing(took, self.lateness_s)
         elif not self.pilots:
             self._chunk = self._fitting_chunk(took)
-        self.hand_out(messages)
+        self.publish(messages)
 
     def _may_step(self) -> bool:
         return all(gate() for gate in self.gates)
@@ -416,7 +416,7 @@ class Runner:
         periods = [each.every_s for each in self.listeners if each.every_s is not None]
         return min([_MOST_AT_ONCE, *(max(1, round(period / self.sim.clock.dt)) for period in periods)])
 
-    def hand_out(self, messages: Sequence[Message]) -> None:
+    def publish(self, messages: Sequence[Message]) -> None:
         """Give messages to the pilots, and then to listeners."""
         sent = self.sim.messages_sent
         self.messages += sent - self._counted if sent >= self._counted else sent

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module  # of the viewer, which is above this and often not needed
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from microsim.display import display
 from microsim.engine.components import RobotModel, X, Z
 from microsim.engine.digest_chain import digest_chain
 from microsim.engine.faults import Health
@@ -77,7 +77,7 @@ class Snapshot:
     scenario: Scenario  # with all changes up to then
     seed: int
     next_seed: int
-    memory: Any
+    state: Any
     digest: bytes
     unsent: tuple[bytes, ...]  # transcripts whose messages were not handed out
     counters: Mapping[str, int]
@@ -113,7 +113,7 @@ class Simulation:
         return f"<Simulation {self.scenario.name!r}, seed {self.seed}, tick {self.tick} ({time_s:.3f} s): {robots}>"
 
     def _repr_html_(self) -> str:
-        return str(import_module("microsim.view.notebook").html_of(self))
+        return display().html_of(self)
 
     def show(self, block: bool | None = None, open_browser: bool | None = None, port: int = 8080) -> Any:
         """Open the web viewer of this simulation (extra `view`); in a notebook, inline.
@@ -121,7 +121,7 @@ class Simulation:
         In a script it runs in real time until Ctrl-C. In a Python shell or notebook it returns at once: the page then
         follows `sim.step()`, and the returned view's `run()` runs in real time. `block` decides otherwise.
         """
-        return import_module("microsim.view.live_view").show(self, block, open_browser, port)
+        return display().show(self, block, open_browser, port)
 
     # ---- running ---------------------------------------------------------------------------------------------
 
@@ -155,9 +155,9 @@ class Simulation:
         return self.clock.time_ns(self._schedule.tick)
 
     @property
-    def drawn(self) -> Scenario:
+    def resolved(self) -> Scenario:
         """The current scenario with the random values of `randomize`; without that block, `scenario`."""
-        return self._drawn
+        return self._resolved
 
     @property
     def robots(self) -> tuple[str, ...]:
@@ -237,7 +237,7 @@ class Simulation:
     def _draw(self) -> None:
         """Decide what the scenario leaves to the seed."""
         before = self.world
-        self._drawn, self.world = draw(self.scenario, self._written_world, self._seed)
+        self._resolved, self.world = draw(self.scenario, self._written_world, self._seed)
         if self.world is not before:
             self._shared.clear()
 
@@ -248,13 +248,14 @@ class Simulation:
         """
         scenario = at_seed(scenario, self._seed)
         live_changes.check_change(self.scenario, scenario)
-        memory, sent = self._memory(), self.messages_sent
+        self._schedule.tables.make_delayed()  # images under way show the world as it was
+        saved, sent = self._save(), self.messages_sent
         self._rebuild(scenario, self._seed)
-        self._recall(memory, sent)
+        self._load(saved, sent)
         self.listeners.input(self.tick, Reconfiguration(scenario))
 
     def _rebuild(self, scenario: Scenario, seed: int) -> None:
-        """Put the run together for a scenario and a seed; what it did is to be recalled. An error changes nothing."""
+        """Put the run together for a scenario and a seed; what it did is to be loaded. An error changes nothing."""
         outbox, before = self._outbox, dict(vars(self))
         parts = outbox.alter, dict(outbox.topics)
         try:
@@ -272,13 +273,13 @@ class Simulation:
             outbox.topics.update(topics)
             raise
 
-    def _memory(self) -> Any:
-        return (*self._schedule.memory(), self._message_faults.memory())
+    def _save(self) -> Any:
+        return (*self._schedule.save(), self._message_faults.save())
 
-    def _recall(self, memory: Any, messages_sent: int) -> None:
-        *schedule, messages = memory
-        self._schedule.recall(schedule)
-        self._message_faults.recall(messages)
+    def _load(self, saved: Any, messages_sent: int) -> None:
+        *schedule, messages = saved
+        self._schedule.load(schedule)
+        self._message_faults.load(messages)
         self._outbox.sent = messages_sent - self._schedule.tables.sent
 
     def _use(self, scenario: Scenario) -> None:
@@ -374,7 +375,7 @@ class Simulation:
         model = self.model(robot)
         if model.from_twist is not None:
             forward = checked_number("linear.x", linear[0])
-            values = model.from_twist(self._drawn.robots[robot], forward, checked_number("turn", turn))
+            values = model.from_twist(self._resolved.robots[robot], forward, checked_number("turn", turn))
             return self.command_values(robot, values, stamp_ns)
         fields = {"linear.x": linear[0], "linear.y": linear[1], "linear.z": linear[2], "angular.z": turn}
         values = {n: fields[f] for n, f in zip(model.inputs, model.twist_fields, strict=True)}
@@ -384,7 +385,7 @@ class Simulation:
         self, robot: str, x: float, y: float, z: float | None = None, yaw: float = 0.0, stamp_ns: int | None = None
     ) -> bool:
         """Put a robot somewhere, at rest; a drone without z keeps its height. Ignored and counted where it cannot."""
-        model, world, settings = self.model(robot), self.world, self._drawn.robots[robot]
+        model, world, settings = self.model(robot), self.world, self._resolved.robots[robot]
         height = self._height_to_come(robot) if z is None else checked_number("z", z)
         x, y, yaw = checked_number("x", x), checked_number("y", y), checked_number("yaw", yaw)
         if not all(map(math.isfinite, (x, y, height, yaw))) or max(map(abs, (x, y, height, yaw))) > 1e6:
@@ -451,7 +452,7 @@ class Simulation:
         """What a robot touches now: names of robots and obstacles, `mesh`, `map edge`, `missing ground`."""
         self.model(robot)
         contacts = self._schedule.physics.contacts
-        return contacts.touched(contacts.names.index(robot))
+        return contacts.touching(contacts.names.index(robot))
 
     def last_contact(self, robot: str) -> str:
         """What a robot touched last since the last reset; empty: nothing."""
@@ -484,7 +485,7 @@ class Simulation:
         """What a camera sees now, (height, width, 3) uint8, before blur and jitter."""
         self.model(robot)
         kinds = {name: kind for owner, name, _, kind in self.scenario.all_sensors if owner == robot}
-        cameras = {name: kind.picture for name, kind in kinds.items() if kind.picture is not None}
+        cameras = {name: kind.camera.picture for name, kind in kinds.items() if kind.camera is not None}
         if sensor not in cameras:
             raise UsageError(unknown(f"{robot} has no camera", repr(sensor), sensor, cameras))
         self._schedule.physics.look()  # `advance` does not
@@ -498,7 +499,7 @@ class Simulation:
             self.scenario,
             self._seed,
             self._next_seed,
-            self._memory(),
+            self._save(),
             self._outbox.digest,
             tuple(tick for some in self._outbox.transcripts for tick in some.each()),
             dict(self.counters),
@@ -517,7 +518,7 @@ class Simulation:
         if snapshot.seed != self._seed or live_changes.difference(snapshot.scenario, self.scenario):
             self._rebuild(snapshot.scenario, snapshot.seed)
         self._next_seed = snapshot.next_seed
-        self._recall(snapshot.memory, snapshot.messages_sent)
+        self._load(snapshot.state, snapshot.messages_sent)
         self.opening = snapshot.opening
         self.transcript_tick = self.tick
         self._outbox.digest = snapshot.digest
@@ -533,9 +534,9 @@ class Simulation:
     # ---- composition -----------------------------------------------------------------------------------------
 
     def _compose(self) -> Schedule:
-        self.health = Health(faults_in_ticks(self._drawn, self.clock), self.listeners.warning)
-        faults = self._message_faults = MessageFaults(self._drawn, self.clock, self._seed)
-        parts = self._drawn, self._seed, self.world, self.clock, self._outbox, self._shared, self.health
+        self.health = Health(faults_in_ticks(self._resolved, self.clock), self.listeners.warning)
+        faults = self._message_faults = MessageFaults(self._resolved, self.clock, self._seed)
+        parts = self._resolved, self._seed, self.world, self.clock, self._outbox, self._shared, self.health
         with plugin_errors():
             schedule, run = compose(*parts, faults.affected)
         self._outbox.alter = faults.alterer(self, schedule)

@@ -109,7 +109,7 @@ def serve(listening_number: int, life_number: int) -> None:
     import gc
 
     import microsim
-    import microsim.ros2.transport.dds
+    import microsim.parts.ros2.transport.dds
 
     microsim.Simulation("default").step(1)  # imports, and loads kernels
     gc.collect()

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import pytest
 
 from microsim.engine.world import World
-from microsim.ros2.robot_maps import read_obstacles
-from microsim.ros2.robot_simulator_node import PlanarPose, RobotSimulator
-from microsim.ros2.robot_simulator_settings import RobotSimulatorSettings
+from microsim.parts.small_nodes.robot_maps import read_obstacles
+from microsim.parts.small_nodes.robot_simulator_node import PlanarPose, RobotSimulator
+from microsim.parts.small_nodes.robot_simulator_settings import RobotSimulatorSettings
 
 
 class Hand:

@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from microsim.learning.policy import Policy, input_names, input_of
-from microsim.learning.policy_node import scenario_for
-from microsim.learning.task import find_task
+from microsim.parts.learning.policy import Policy, input_names, input_of
+from microsim.parts.learning.policy_node import scenario_for
+from microsim.parts.learning.task import find_task
 from microsim.simulation import Simulation
 
 SEED = 7

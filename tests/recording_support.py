@@ -25,9 +25,9 @@ WORLD: dict[str, Any] = {
 }
 
 
-def fly(sim: Simulation, tap: Callable[[list[Message]], None], ticks: int = 120, portion: int = 1) -> None:
+def fly(sim: Simulation, on_messages: Callable[[list[Message]], None], ticks: int = 120, portion: int = 1) -> None:
     """A mission with every kind of input."""
-    tap(sim.step(0))
+    on_messages(sim.step(0))
     while sim.tick < ticks:
         if sim.tick % 20 == 0:
             sim.command("drone", vx=0.1 * sim.tick % 3, yaw_rate=-0.3)
@@ -35,7 +35,7 @@ def fly(sim: Simulation, tap: Callable[[list[Message]], None], ticks: int = 120,
             sim.radio_send("drone", f"at {sim.tick}".encode())
         if sim.tick == 40:
             sim.set_pose("rover", 30.0, 30.0, yaw=7.5)
-        tap(sim.step(min(portion, ticks - sim.tick, 20 - sim.tick % 20)))
+        on_messages(sim.step(min(portion, ticks - sim.tick, 20 - sim.tick % 20)))
 
 
 def record(
@@ -46,11 +46,11 @@ def record(
     sent: list[Message] = []
     with Recorder(folder, sim, RecordOptions(**options)) as recorder:
 
-        def tap(messages: list[Message]) -> None:
+        def on_messages(messages: list[Message]) -> None:
             sent.extend(messages)
-            recorder.tap(messages)
+            recorder.on_messages(messages)
 
-        fly(sim, tap, ticks, portion)
+        fly(sim, on_messages, ticks, portion)
     return sent
 
 

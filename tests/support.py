@@ -11,15 +11,16 @@ import numpy as np
 
 import microsim
 from microsim.engine.calls import sample_address
-from microsim.engine.compiled_tick import Call, Tables, track
+from microsim.engine.compiled_tick import Call, Tables
 from microsim.engine.components import FixedMount
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.motion import FIELDS
 from microsim.engine.physics import Physics
 from microsim.engine.records import address_of
+from microsim.engine.tick import track
 from microsim.engine.timekeeper import Clock
 from microsim.engine.world import World
-from microsim.sensors.sensor import Sensor, SensorContext
+from microsim.sensors.sensor import KernelSensor, SensorContext
 
 T = TypeVar("T")
 
@@ -121,7 +122,7 @@ class Probe:
 
     def __init__(
         self,
-        sensor: Sensor,
+        sensor: KernelSensor,
         settings: Mapping[str, Any] | None = None,
         world: World | None = None,
         *,
@@ -149,7 +150,9 @@ class Probe:
 
     def begin(self, motion: Sequence[float]) -> None:
         """Its memory as a run starts with it."""
-        self.memory[:] = 0.0 if self.sensor.begin is None else self.sensor.begin(motion, self.context.settings)
+        tracker = self.sensor.tracker
+        begin = None if tracker is None else tracker.begin
+        self.memory[:] = 0.0 if begin is None else begin(motion, self.context.settings)
 
     def sample(self, motion: Sequence[float], tick: int = 0) -> Any:
         """A reading."""
@@ -169,6 +172,6 @@ class Probe:
             memory=self.memory,
             table=self.table,
         )
-        tables = Tables((), (call,), self._physics.rows, self._physics.scene, self.clock)
+        tables = Tables((), (call,), self._physics.address, self._physics.scene, self.clock)
         track(tables.address, tick)
         return reading

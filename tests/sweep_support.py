@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from microsim.sweep.plan import Plan, load_sweep, make_plan
+from microsim.parts.sweep.plan import Plan, load_sweep, make_plan
 
 YARD = """
 name: yard
@@ -29,7 +29,7 @@ PLUGIN = """
 import os, signal, time
 from pathlib import Path
 from pydantic import BaseModel
-from microsim.scenario.plugins import Sensor
+from microsim.sensors.sensor import PythonSensor
 
 class Options(BaseModel):
     folder: str = "."
@@ -48,7 +48,7 @@ class Odd:
             BODY
         return {"fluid_pressure": 7.0, "variance": 0.0}
 
-SENSOR = Sensor(name="odd", message_type="sensor_msgs/msg/FluidPressure", create=Odd, options=Options)
+SENSOR = PythonSensor(name="odd", message_type="sensor_msgs/msg/FluidPressure", create=Odd, options=Options)
 """
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.harness import cpu_seconds
-from microsim.learning.adapters.sb3_vec_env import Sb3VecEnv
-from microsim.learning.environments import TaskVectorEnv
+from microsim.parts.learning.adapters.sb3_vec_env import Sb3VecEnv
+from microsim.parts.learning.environments import TaskVectorEnv
 
 N, STEPS, ROUNDS = int(sys.argv[1]), 60, 4
 

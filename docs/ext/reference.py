@@ -270,8 +270,8 @@ def _qos(qos: Any) -> str:
 
 def node_parameters() -> dict[str, str]:
     """The parameters of each small node, from its settings."""
-    from microsim.ros2.robot_simulator_settings import RobotSimulatorSettings
-    from microsim.ros2.rover_node import RoverSettings
+    from microsim.parts.small_nodes.robot_simulator_settings import RobotSimulatorSettings
+    from microsim.parts.small_nodes.rover_node import RoverSettings
 
     return {
         "parameters_sim_rover": parameter_table(RoverSettings()),
@@ -280,7 +280,7 @@ def node_parameters() -> dict[str, str]:
 
 
 def parameter_table(settings: Any) -> str:
-    from microsim.ros2.node_parameters import declarations
+    from microsim.parts.ros2.node_parameters import declarations
 
     rows = []
     for each in declarations(settings):
@@ -312,7 +312,7 @@ def commands() -> dict[str, str]:
 
 def metrics() -> str:
     """What a sweep can take of a run."""
-    from microsim.sweep.metrics import METRICS
+    from microsim.parts.sweep.metrics import METRICS
 
     words = {float: "number", int: "whole number", bool: "true or false", str: "text"}
     rows = []
@@ -374,7 +374,7 @@ def agent_tools() -> str:
     """What `microsim mcp` offers."""
     import inspect
 
-    from microsim.agents.agent_tools import AgentTools
+    from microsim.parts.agents.agent_tools import AgentTools
 
     methods = [(name, each) for name, each in vars(AgentTools).items() if not name.startswith("_")]
     rows = []

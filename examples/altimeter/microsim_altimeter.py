@@ -1,15 +1,14 @@
 """A barometric altimeter: air pressure where it sits, through a slow membrane, with noise.
 
 One constant, `SENSOR`, is all that MicroSim looks for. The digest of a run covers plug-ins too, so this one computes as
-the engine does: `exp` and `log` come from `microsim.engine.exact`, noise from the context, time from `update`.
+the engine does: `exp` and `log` come from `microsim.exact`, noise from the context, time from `update`.
 """
 
 from typing import Any
 
 from pydantic import BaseModel, Field
 
-from microsim.engine.exact import exp, log
-from microsim.scenario.plugins import Sensor
+from microsim import PythonSensor, exact
 
 SEA_LEVEL_PA = 101_325.0
 
@@ -24,7 +23,7 @@ class Options(BaseModel):
 
 def pressure_at(altitude_m: float) -> float:
     """The international standard atmosphere below 11 km [Pa]."""
-    return SEA_LEVEL_PA * exp(5.255877 * log(1.0 - 2.2557694e-5 * altitude_m))
+    return SEA_LEVEL_PA * exact.exp(5.255877 * exact.log(1.0 - 2.2557694e-5 * altitude_m))
 
 
 class Altimeter:
@@ -40,7 +39,7 @@ class Altimeter:
         return pressure_at(self.base_altitude_m + z)
 
     def update(self, dt: float) -> None:
-        share = 1.0 - exp(-dt / self.lag_s) if self.lag_s > 0.0 else 1.0
+        share = 1.0 - exact.exp(-dt / self.lag_s) if self.lag_s > 0.0 else 1.0
         self.membrane_pa += (self.true_pa() - self.membrane_pa) * share
 
     def publish(self) -> dict[str, Any]:
@@ -48,7 +47,7 @@ class Altimeter:
         return {"fluid_pressure": self.membrane_pa + self.sigma_pa * noise, "variance": self.sigma_pa * self.sigma_pa}
 
 
-SENSOR = Sensor(
+SENSOR = PythonSensor(
     name="altimeter",
     message_type="sensor_msgs/msg/FluidPressure",
     create=Altimeter,

@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from microsim import Message, Simulation
-from microsim.engine import exact  # sine and cosine with the same bits on every machine
+from microsim import Message, Simulation, exact  # sine and cosine with the same bits on every machine
 
 SCENARIO = {
     "name": "hover",

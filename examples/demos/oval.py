@@ -13,8 +13,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from microsim import Message, Simulation
-from microsim.engine import exact  # sine and cosine with the same bits on every machine
+from microsim import Message, Simulation, exact  # sine and cosine with the same bits on every machine
 
 LENS = {"fx": 125.0, "fy": 125.0, "cx": 95.5, "cy": 71.5}
 SMALL = {

@@ -12,8 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from microsim import Message, Simulation
-from microsim.engine import exact  # sine and cosine with the same bits on every machine
+from microsim import Message, Simulation, exact  # sine and cosine with the same bits on every machine
 
 SCENARIO = "showcase"
 ROUNDS = {

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from microsim import Message, Simulation
-from microsim.engine import exact  # sine and cosine with the same bits on every machine
+from microsim import Message, Simulation, exact  # sine and cosine with the same bits on every machine
 
 SCENARIO = {
     "name": "team",

@@ -8,11 +8,12 @@ import numpy as np
 
 from microsim.batch.batch_columns import Array, Integers, Loops
 from microsim.engine.calls import scene_row
-from microsim.engine.contact_rows import CEILING, SOLID_COLUMNS
-from microsim.engine.contact_tables import heights_of, solids_of
+from microsim.engine.contact_tables import heights_of, obstacles_of
+from microsim.engine.contacts import OUTLINE_SIZE
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.geometry import Grid
 from microsim.engine.world import Shape, World, lacks_ground
+from microsim.engine.world_arrays import WorldArray
 from microsim.scenario.live_changes import obstacle_names
 from microsim.scenario.loading import at_seed, follows_seed, has_wild_hills
 from microsim.scenario.models import Scenario
@@ -48,7 +49,7 @@ class Ground:
             self.footings = loops.xp.zeros_like(self.clearances) if self.has_holes else self.clearances
         if self.is_generated:
             self._seeds = np.zeros(n, np.int64)
-            self.solids: Array = loops.xp.zeros((n, 0, SOLID_COLUMNS))
+            self.outlines: Array = loops.xp.zeros((n, 0, OUTLINE_SIZE))
             self.moved = loops.xp.zeros((n, 0, 3))  # x, y, whether it is there
             self.heights: Array = loops.xp.zeros((n, 2))
         elif self.chance is not None:
@@ -79,16 +80,16 @@ class Ground:
         self._seeds[numbers] = self.loops.host(seeds)
         made = [self.world_of(int(number)) for number in numbers]
         self._make_room(max((len(world.obstacles) for world in made), default=0))
-        solids, places = (
-            np.zeros((len(made), self.solids.shape[1], SOLID_COLUMNS)),
+        outlines, places = (
+            np.zeros((len(made), self.outlines.shape[1], OUTLINE_SIZE)),
             np.zeros((len(made), self.moved.shape[1], 3)),
         )
         for i, world in enumerate(made):
             count = len(world.obstacles)
-            solids[i, :count], places[i, :count] = solids_of(world)
-        self.solids[worlds], self.moved[worlds] = array(solids), array(places)
+            outlines[i, :count], places[i, :count] = obstacles_of(world)
+        self.outlines[worlds], self.moved[worlds] = array(outlines), array(places)
         self.heights[worlds] = array(np.array([heights_of(world) for world in made]))
-        self.heights[:, CEILING] = self.heights[:, CEILING].max()  # one for all: it only says where nothing can be
+        self.heights[:, 0] = self.heights[:, 0].max()  # one ceiling for all: it only says where nothing can be
         self.clearances[worlds] = array(np.array([world.clearance for world in made]))
         if self.has_holes:
             self.footings[worlds] = array(np.array([world.footing for world in made]))
@@ -100,9 +101,9 @@ class Ground:
         before = self.moved.shape[1]
         if count > before:
             n, wider = len(self.moved), self.loops.xp.zeros
-            solids, moved = wider((n, count, SOLID_COLUMNS)), wider((n, count, 3))
-            solids[:, :before], moved[:, :before] = self.solids, self.moved
-            self.solids, self.moved = solids, moved
+            outlines, moved = wider((n, count, OUTLINE_SIZE)), wider((n, count, 3))
+            outlines[:, :before], moved[:, :before] = self.outlines, self.moved
+            self.outlines, self.moved = outlines, moved
 
     def obstacles(self, world: int) -> tuple[Shape, ...]:
         """Those of one world."""
@@ -133,14 +134,14 @@ class Ground:
         """What generators made in all worlds."""
         if not self.is_generated:
             return []
-        grids: list[Array | Grid] = [self.clearances, self.solids, self.moved, self.heights]
+        grids: list[Array | Grid] = [self.clearances, self.outlines, self.moved, self.heights]
         grids += [self.footings] if self.has_holes else []
         grids += [self.elevation] if self._has_hills else []
         return grids
 
-    def arrays(self) -> dict[str, tuple[Array | Grid, int]]:
+    def arrays(self) -> dict[str, WorldArray]:
         """What differs from world to world and does not follow from its seed alone."""
         if self.is_shared or self.is_generated:
             return {}
-        found: dict[str, tuple[Array | Grid, int]] = {"moved": (self.moved, 0), "clearances": (self.clearances, 0)}
-        return found if self.footings is self.clearances else {**found, "footings": (self.footings, 0)}
+        found = {"moved": WorldArray(self.moved), "clearances": WorldArray(self.clearances)}
+        return found if self.footings is self.clearances else {**found, "footings": WorldArray(self.footings)}

@@ -54,17 +54,17 @@ class BatchRadio:
             for each in (self.networks, self.received, self._waiting):
                 each.pop(world, None)
 
-    def memory(self, worlds: Sequence[int]) -> list[Any]:
+    def save(self, worlds: Sequence[int]) -> list[Any]:
         """Of each world: its radio (None: not used yet) and what waits."""
         return [
-            (self.networks[w].memory() if w in self.networks else None, list(self._waiting.get(w, ()))) for w in worlds
+            (self.networks[w].save() if w in self.networks else None, list(self._waiting.get(w, ()))) for w in worlds
         ]
 
-    def recall(self, worlds: Sequence[int], seeds: Any, memory: Sequence[Any]) -> None:
+    def load(self, worlds: Sequence[int], seeds: Any, saved: Sequence[Any]) -> None:
         self.reset(worlds)
-        for world, (network, waiting) in zip(worlds, memory, strict=True):
+        for world, (network, waiting) in zip(worlds, saved, strict=True):
             if network is not None:
                 self.networks[world] = self._make(int(seeds[world]))
-                self.networks[world].recall(network)
+                self.networks[world].load(network)
             if waiting:
                 self._waiting[world] = list(waiting)

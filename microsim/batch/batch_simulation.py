@@ -10,25 +10,33 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib import import_module  # of pictures for notebooks, which are made above this
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from microsim.batch.batch_arguments import checked_seeds, checked_threads, is_on_gpu, whole_numbers
-from microsim.batch.batch_columns import Array, Integers, Loops
+from microsim.batch.batch_columns import (
+    Array,
+    Integers,
+    Loops,
+    checked_seeds,
+    checked_threads,
+    is_on_gpu,
+    whole_numbers,
+)
 from microsim.batch.batch_ground import Ground
 from microsim.batch.batch_radio import BatchRadio
 from microsim.batch.device_choice import choose_loops
-from microsim.batch.instrument_columns import InstrumentColumns, sensor_columns
+from microsim.batch.instrument_columns import sensor_columns
 from microsim.batch.robot_columns import RobotColumns
-from microsim.batch.sensor_columns import Fixture, KernelColumns, SensorColumns, why_not
-from microsim.engine.calls import Rows
+from microsim.batch.sensor_columns import BatchContext, KernelColumns, SensorColumns, why_not
+from microsim.display import display
 from microsim.engine.components import X, Z
 from microsim.engine.contact_tables import Contacts, Mover
+from microsim.engine.delay_line import DelayLine
 from microsim.engine.radio import RadioNetwork
 from microsim.engine.timekeeper import Clock, Trigger
+from microsim.engine.world_arrays import WorldArray, put, taken
 from microsim.errors import UsageError, unknown
 from microsim.outputs.compose import radio_network
 from microsim.plugin_errors import plugin_errors
@@ -49,7 +57,7 @@ class BatchSnapshot:
     sensors: tuple[str, ...]
     seeds: Integers
     arrays: Mapping[str, Any]
-    memories: Mapping[str, Any]
+    lines: Mapping[str, Any]  # what is under way, by sensor
     radios: Sequence[Any]
 
     def __len__(self) -> int:
@@ -92,7 +100,7 @@ class BatchSimulation:
         for name, settings in self.scenario.robots.items():
             with plugin_errors(f"robot {name}", type(settings)):
                 self._robots[name] = RobotColumns(make[0], name, *make[1:])
-        self.fleets: Rows = self.loops.xp.stack([robot.fleet for robot in self._robots.values()])
+        self.fleets = self.loops.table(np.concatenate([robot.row for robot in self._robots.values()]))
         self.has_checked = any(robot.has_checked for robot in self._robots.values())
         self.contacts = self._make_contacts()
         self._faults = faults_in_ticks(self.scenario, self.clock)
@@ -109,7 +117,7 @@ class BatchSimulation:
         return f"<BatchSimulation {self.scenario.name!r}, {where}: {robots}; {sensors}>"
 
     def _repr_html_(self) -> str:
-        return str(import_module("microsim.view.notebook").html_of(self))
+        return display().html_of(self)
 
     @property
     def movers(self) -> list[RobotColumns]:
@@ -152,7 +160,7 @@ class BatchSimulation:
         if self._radio.is_used:
             self._radio.reset(self.loops.host(chosen).tolist())
         self._lay_out(chosen)
-        self.contacts.touch[:, :, chosen] = 0
+        self.contacts.touched[:, :, chosen] = 0
         for robot in self._robots.values():
             with plugin_errors(f"robot {robot.name}", type(robot.settings)):
                 robot.reset(chosen, drawn)
@@ -169,7 +177,7 @@ class BatchSimulation:
         """What the seeds of these worlds decide about their ground."""
         self.ground.draw(worlds, self.seeds[worlds])
         if self.ground.is_generated:
-            self.contacts.show(self.ground.solids, self.ground.moved, self.ground.heights)
+            self.contacts.show(self.ground.outlines, self.ground.moved, self.ground.heights)
 
     def _run(self, ticks: int, is_sensing: bool) -> None:
         self._check_ticks(ticks)
@@ -207,8 +215,6 @@ class BatchSimulation:
             with plugin_errors(f"sensor {sensor.target}", sensor.sensor):
                 if is_sensing:
                     sensor.finish(self._all[begin:end], self.tick)
-                elif isinstance(sensor, InstrumentColumns):
-                    sensor.skip(self._all[begin:end], self.tick)
 
     def _move(self, begin: int, end: int, ticks: int) -> None:
         if ticks:
@@ -277,7 +283,8 @@ class BatchSimulation:
     def fields(self, sensor: str) -> tuple[str, ...]:
         """Names of the numbers of one reading, in their order."""
         columns = self._sensors[sensor]
-        names, total = list(columns.sensor.reading), int(np.prod(columns.readings.shape[1:], dtype=int))
+        names = list(columns.sensor.reading) if isinstance(columns, KernelColumns) else []
+        total = int(np.prod(columns.readings.shape[1:], dtype=int))
         each = total // max(len(names), 1)  # of each name
         if len(names) < 2 and each != 1:
             return tuple(str(number) for number in range(total))
@@ -288,16 +295,16 @@ class BatchSimulation:
         `segmentation` (n, h, w, 3), `instances` (n, h, w). On the CPU they are views of its `readings`.
         """
         columns = self._sensors[sensor]
-        if columns.sensor.images is None:
+        if columns.sensor.camera is None:
             raise UsageError(f"{sensor} is not a camera: it has no images")
-        return columns.sensor.images(columns.block, columns.readings, self.loops.xp)
+        return columns.sensor.camera.images(columns.block, columns.readings, self.loops.xp)
 
     def commands(self, robot: str) -> Array:
         """(inputs, n) to write into. Its values are sent with every `step`, in the order of `inputs`.
 
         A column with NaN or infinity is ignored and counted; values beyond the limits are clamped.
         """
-        return self._robot(robot).handed_in[:, : self.n]
+        return self._robot(robot).new_command[:, : self.n]
 
     def inputs(self, robot: str) -> tuple[str, ...]:
         return self._robot(robot).model.inputs
@@ -309,7 +316,7 @@ class BatchSimulation:
 
     def touching(self, robot: str, world: int) -> tuple[str, ...]:
         """What a robot touches now, as `Simulation.touching` names it."""
-        return self.contacts.touched(self._number(robot), world, self.ground.names_of(world))
+        return self.contacts.touching(self._number(robot), world, self.ground.names_of(world))
 
     def last_contact(self, robot: str, world: int) -> str:
         """What it touched last since the reset of its world; empty: nothing."""
@@ -339,7 +346,7 @@ class BatchSimulation:
 
     def memory_bytes(self) -> int:
         """Of all arrays that have an entry for each world, readings included."""
-        arrays = [array for array, _ in self._arrays().values()]
+        arrays = [each.array for each in self._arrays().values()]
         return sum(int(array.nbytes) for array in (*arrays, *self.ground.generated, self.tick, self.seeds))
 
     # ---- radio -----------------------------------------------------------------------------------------------
@@ -384,10 +391,10 @@ class BatchSimulation:
 
     def snapshot(self, worlds: Any = None) -> BatchSnapshot:
         chosen = self._chosen(worlds)
-        arrays = {name: array.take(self._beside(array, chosen), axis) for name, (array, axis) in self._arrays().items()}
-        memories = {name: sensor.memory(chosen, self.seeds, self.tick) for name, sensor in self._sensors.items()}
-        radios = self._radio.memory(self.loops.host(chosen).tolist())
-        return BatchSnapshot(self.scenario, self.sensors, self.seeds[chosen], arrays, memories, radios)
+        arrays = taken(self._arrays(), lambda array: self._beside(array, chosen))
+        lines = {name: line.save(self._beside(line.queues, chosen)) for name, line in self.lines()}
+        radios = self._radio.save(self.loops.host(chosen).tolist())
+        return BatchSnapshot(self.scenario, self.sensors, self.seeds[chosen], arrays, lines, radios)
 
     def restore(self, snapshot: BatchSnapshot, worlds: Any = None) -> None:
         """Make these worlds (by default as many as the snapshot has, from the first on) those of the snapshot."""
@@ -399,13 +406,14 @@ class BatchSimulation:
         self.seeds[chosen] = snapshot.seeds
         if self.ground.is_generated:
             self._lay_out(chosen)
-        for name, (array, axis) in self._arrays().items():
-            array[(slice(None),) * axis + (self._beside(array, chosen),)] = snapshot.arrays[name]
-        for name, sensor in self._sensors.items():
-            sensor.recall(chosen, snapshot.memories[name])
+        put(self._arrays(), snapshot.arrays, lambda array: self._beside(array, chosen))
+        for name, line in self.lines():
+            line.load(self._beside(line.queues, chosen), snapshot.lines[name])
+        for sensor in self._sensors.values():
+            sensor.loaded(chosen, self.seeds[chosen])
         for robot in self._robots.values():
             robot.look_at_parameters()
-        self._radio.recall(self.loops.host(chosen).tolist(), self.seeds, snapshot.radios)
+        self._radio.load(self.loops.host(chosen).tolist(), self.seeds, snapshot.radios)
 
     def fork(self, worlds: Any = None) -> BatchSimulation:
         """An independent twin of these worlds."""
@@ -419,20 +427,24 @@ class BatchSimulation:
         """The numbers of worlds in the memory in which an array is."""
         return self.loops.host(worlds) if isinstance(array, np.ndarray) else worlds
 
-    def _arrays(self) -> dict[str, tuple[Any, int]]:
-        own: dict[str, tuple[Any, int]] = {"tick": (self.tick, 0), "touch": (self.contacts.touch, 2)}
+    def _arrays(self) -> dict[str, WorldArray]:
+        own = {"tick": WorldArray(self.tick), "touched": WorldArray(self.contacts.touched, 2)}
         found = {**own, **self.ground.arrays()}
         for part in (self._robots, self._sensors):
             for name, each in part.items():
                 found |= {f"{name}:{key}": value for key, value in each.arrays().items()}
         return found
 
+    def lines(self) -> list[tuple[str, DelayLine]]:
+        """Of readings that leave later, by sensor."""
+        return [(name, sensor.line) for name, sensor in self._sensors.items() if sensor.line is not None]
+
     def kernels(self) -> set[Any]:
         """All functions of robots and sensors that a step of this batch runs."""
         found = {robot.model.advance for robot in self._robots.values()}
         for sensor in (*self._trackers, *self._sensors.values()):
             found |= sensor.kernels()
-        return found | {sensor.sensor.track for sensor in self._trackers}
+        return found.union(*(sensor.track_calls.kernels for sensor in self._trackers))
 
     # ---- composition -----------------------------------------------------------------------------------------
 
@@ -446,7 +458,7 @@ class BatchSimulation:
             scenario.collisions == "stop",
             self.n,
             None if ground.is_shared else ground.moved,
-            self.loops.array,
+            self.loops,
             ground.is_generated,
             obstacle_names(scenario),
         )
@@ -465,12 +477,12 @@ class BatchSimulation:
             if reasons[name]:
                 choice = f"; choose sensors with sensors=[...] from: {', '.join(possible)}"
                 raise UsageError(reasons[name] + choice)
-        fixture = Fixture(self.scenario, self._robots, self.clock, self._faults)
+        batch = BatchContext(self.scenario, self._robots, self.clock, self._faults)
         made: dict[str, SensorColumns] = {}
         for full, (robot, name, block, kind) in there.items():
-            if full in set(names) or (kind.shares_memory and name == kind.name):
+            if full in set(names) or (kind.tracker is not None and kind.tracker.is_shared and name == kind.name):
                 with plugin_errors(f"sensor {full}", kind):
-                    made[full] = sensor_columns(fixture, self._robots[robot], name, block, kind, self.n)
+                    made[full] = sensor_columns(batch, self._robots[robot], name, block, kind, self.n)
         self._trackers = [each for each in made.values() if isinstance(each, KernelColumns) and each.is_tracking]
         self._unseen = [each for each in self._trackers if each.target not in names]  # what others share is kept up
         return {full: columns for full, columns in made.items() if full in set(names)}

@@ -7,7 +7,7 @@ numbers, and addresses of the rows that `engine.calls` describes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numba
 import numba.core.config
@@ -16,28 +16,14 @@ from numba import cuda, float64, int64
 from microsim.batch import kernels
 from microsim.batch.batch_columns import Array
 from microsim.batch.kernels import STEP
-from microsim.engine import calls, compiled_tick, contact_rows, contacts, exact, motion, noise, random_layout, records
-from microsim.engine.calls import (
-    COMMAND,
-    FLEET_COLUMNS,
-    FLEET_SCENE,
-    INPUTS,
-    KEYS,
-    PARAMETER_STEP,
-    PARAMETERS,
-    STATE,
-    STATE_ROWS,
-    WIDTH,
-)
+from microsim.engine import calls, compiled_tick, contacts, exact, motion, noise, random_layout, records, robot_loops
+from microsim.engine.columns import Names, column_at
 from microsim.engine.compiled_tick import WINDOW
-from microsim.engine.contact_rows import ROBOT_COLUMNS, ROBOTS, SCRATCH_COLUMNS, TABLE_COLUMNS, WORDS
-from microsim.engine.contact_rows import STATE as MOVER_STATE
-from microsim.engine.contact_rows import STRIDE as MOVER_STRIDE
-from microsim.engine.motion import PLACE_X, PLACE_Y, PLACE_Z, SENSOR_FIELDS
-from microsim.engine.records import record_at, records_at
-
-if TYPE_CHECKING:
-    pass
+from microsim.engine.components import state_at
+from microsim.engine.contacts import CONTACTS, MOVER, PATH
+from microsim.engine.motion import SENSOR_FIELDS
+from microsim.engine.records import Records, record_at, record_room, records_at, records_room
+from microsim.engine.robot_loops import FLEET
 
 NAN_BITS = 0x7FC00000  # of a float32: a GPU's own conversion of NaN gives other bits than a CPU's
 
@@ -46,22 +32,25 @@ _float_grid_at, _byte_grid_at, _scene_at = calls.float_grid_at, calls.byte_grid_
 _bytes_at = calls.bytes_at
 _is_within = compiled_tick.is_within
 _call_at, _step_at, _windows_at, _floats_in = calls.call_at, record_at(STEP), records_at(WINDOW), records.floats_in
-_observe_one, _place_of = motion.observe_one, motion.place_of
-_take_command, _put_at_start = kernels.take_command, kernels.put_at_start
+_observe_one, _place_of, _motion_in = motion.observe_one, motion.place_of, motion.motion_in
+_take_command, _put_at_start, _start_at = kernels.take_command, kernels.put_at_start, kernels.start_at
 _last_offset, _free_place = kernels.last_offset, kernels.free_place
 _lay_out, _mix, _sincos = random_layout.lay_out, noise.mix, exact.sincos
 _remember, _settle_contacts, _table_address = contacts.remember, contacts.settle, calls.table_address
-_begin_tick_of, _is_quiet, _touch_words = contacts.begin_tick_of, contacts.is_quiet, contact_rows.touch_words
+_begin_tick_of, _is_quiet, _touched_bits = contacts.begin_tick_of, contacts.is_quiet, contacts.touched_bits
+_fleet_at, _fleets_at, _float_grid_in = robot_loops.fleet_at, records_at(FLEET), records.float_grid_in
+_contacts_at, _contacts_room, _state_at = record_at(CONTACTS), record_room(CONTACTS), state_at
+_movers_room, _paths_room = records_room(MOVER), records_room(PATH)
+_address_of_record = records.address_of_record
 
 
 def take_loop() -> Callable[..., None]:
-    def loop(count: int, handed_in: int, fleet: int, age: int, ignored: int) -> None:
+    def loop(count: int, new_command: int, fleet: int, age: int, ignored: int) -> None:
         w = cuda.grid(1)
         if w < count:
-            row = _integers_at(fleet, FLEET_COLUMNS)
-            given = _float_grid_at(handed_in, row[INPUTS], row[WIDTH])
-            taken = _float_grid_at(row[COMMAND], row[INPUTS], row[WIDTH])
-            state = _float_grid_at(row[STATE], row[STATE_ROWS], row[WIDTH])
+            row = _fleet_at(fleet)
+            given = _float_grid_at(new_command, row.command.rows, row.command.columns)
+            taken, state = _float_grid_in(row.command), _float_grid_in(row.state)
             _take_command(given, taken, state, age, _integers_at(ignored, count), w)
 
     return loop
@@ -72,79 +61,63 @@ def _compiled(function: Callable[..., Any]) -> Any:
     return function if hasattr(function, "py_func") else numba.njit(error_model="numpy")(function)
 
 
-def _joined(advance: Callable[..., None]) -> Any:
-    """The kernel of a robot model written for version 0.1, which takes the grid apart, as one of today."""
-    old = _compiled(advance)
-
-    def joined(state: Any, command: Any, settings: Any, keys: Any, scene: Any, tick: int, ticks: int) -> None:
-        old(
-            state, command, settings, keys, scene.elevation, scene.footing, scene.cell, scene.west, scene.south,
-            scene.dt, tick, ticks,
-        )  # fmt: skip
-
-    return _compiled(joined)
-
-
 def _robots_of(robots: tuple[tuple[Any, ...], ...], r: int = 0, places: tuple[int, int, int] = (0, 0, 0)) -> Any:
     """Functions for a thread: take the columns of all robots from r on; move them by a tick; the same, if they touch
     nothing meanwhile; put them back. Each robot's is made around those of the robots after it.
 
-    robots: of each its kernel, whether that is of version 0.1, rows of its state, inputs and parameters. `places`:
-    where its state, command and settings begin.
+    robots: of each its kernel, the names of its state's rows, inputs and parameters, and how many there are. `places`:
+    where its state, command and parameters begin.
     """
     if r == len(robots):
         return [_compiled(each) for each in (_nothing, _nothing, _quiet, _nothing)]
-    kernel, is_old, rows, inputs, parameters = robots[r]
+    kernel, names, rows, inputs, parameters = robots[r]
+    robot_at, command_at, parameters_at = (column_at(each) for each in names)
     row, entry, number = places
     others = _robots_of(robots, r + 1, (row + rows, entry + inputs, number + parameters))
     take_others, move_others, quiet_others, put_others = others
-    advance = _joined(kernel) if is_old else _compiled(kernel)
+    advance = _compiled(kernel)
 
-    def take(fleets: int, w: int, states: Array, commands: Array, settings: Array, extra: Array, tick: int) -> None:
-        fleet = _integers_at(fleets + 8 * FLEET_COLUMNS * r, FLEET_COLUMNS)
-        width, step = fleet[WIDTH], fleet[PARAMETER_STEP]
-        all_states = _float_grid_at(fleet[STATE], rows, width)
-        all_commands = _float_grid_at(fleet[COMMAND], inputs, width)
-        numbers = _float_grid_at(fleet[PARAMETERS], parameters, width if step else 1)
+    def take(fleets: int, w: int, states: Array, commands: Array, settings: Array, paths: Records, tick: int) -> None:
+        fleet = _fleets_at(fleets, r + 1)[r]
+        all_states, all_commands = _float_grid_in(fleet.state), _float_grid_in(fleet.command)
+        numbers, column = _float_grid_in(fleet.parameters), 0 if fleet.parameters.columns == 1 else w
         for k in range(rows):
             states[row + k, 0] = all_states[k, w]
         for k in range(inputs):
             commands[entry + k, 0] = all_commands[k, w]
         for k in range(parameters):
-            settings[number + k, 0] = numbers[k, w * step]
-        take_others(fleets, w, states, commands, settings, extra, tick)
+            settings[number + k, 0] = numbers[k, column]
+        take_others(fleets, w, states, commands, settings, paths, tick)
 
-    def move(fleets: int, w: int, states: Array, commands: Array, settings: Array, extra: Array, tick: int) -> None:
-        fleet = _integers_at(fleets + 8 * FLEET_COLUMNS * r, FLEET_COLUMNS)
-        scene = _scene_at(fleet[FLEET_SCENE], w, _floats_at(fleet[FLEET_SCENE], 0))
-        own = states[row : row + rows]
-        _begin_tick_of(own, r, extra)
-        used = commands[entry : entry + inputs], settings[number : number + parameters]
-        advance(own, used[0], used[1], _integers_at(fleet[KEYS] + 8 * w, 1), scene, tick, 1)
-        move_others(fleets, w, states, commands, settings, extra, tick)
+    def move(fleets: int, w: int, states: Array, commands: Array, settings: Array, paths: Records, tick: int) -> None:
+        fleet = _fleets_at(fleets, r + 1)[r]
+        scene = _scene_at(fleet.scene, w, _floats_at(fleet.scene, 0))
+        _begin_tick_of(_state_at(states[row:], 0), paths[r])
+        robot, command = robot_at(states[row:], 0), command_at(commands[entry:], 0)
+        advance(robot, command, parameters_at(settings[number:], 0), _integers_at(fleet.keys, w + 1)[w], scene, tick)
+        move_others(fleets, w, states, commands, settings, paths, tick)
 
-    def quiet(contacts: int, w: int, states: Array, scratch: Array) -> bool:
-        table = _integers_at(contacts, TABLE_COLUMNS)
-        return _is_quiet(table, r, w, states[row : row + rows], scratch) and quiet_others(contacts, w, states, scratch)
+    def quiet(contacts: int, w: int, states: Array, paths: Records) -> bool:
+        own = _state_at(states[row:], 0)
+        return _is_quiet(_contacts_at(contacts), r, w, own, paths) and quiet_others(contacts, w, states, paths)
 
-    def put(fleets: int, w: int, states: Array, commands: Array, settings: Array, extra: Array, tick: int) -> None:
-        fleet = _integers_at(fleets + 8 * FLEET_COLUMNS * r, FLEET_COLUMNS)
-        all_states = _float_grid_at(fleet[STATE], rows, fleet[WIDTH])
-        all_commands = _float_grid_at(fleet[COMMAND], inputs, fleet[WIDTH])
+    def put(fleets: int, w: int, states: Array, commands: Array, settings: Array, paths: Records, tick: int) -> None:
+        fleet = _fleets_at(fleets, r + 1)[r]
+        all_states, all_commands = _float_grid_in(fleet.state), _float_grid_in(fleet.command)
         for k in range(rows):
             all_states[k, w] = states[row + k, 0]
         for k in range(inputs):
             all_commands[k, w] = commands[entry + k, 0]
-        put_others(fleets, w, states, commands, settings, extra, tick)
+        put_others(fleets, w, states, commands, settings, paths, tick)
 
     return [_compiled(each) for each in (take, move, quiet, put)]
 
 
-def _nothing(fleets: int, w: int, states: Array, commands: Array, settings: Array, extra: Array, tick: int) -> None:
+def _nothing(fleets: int, w: int, states: Array, commands: Array, settings: Array, paths: Records, tick: int) -> None:
     pass
 
 
-def _quiet(contacts: int, w: int, states: Array, scratch: Array) -> bool:
+def _quiet(contacts: int, w: int, states: Array, paths: Records) -> bool:
     return True
 
 
@@ -154,28 +127,28 @@ def quiet_loop(robots: tuple[tuple[Any, ...], ...]) -> Callable[..., None]:
     Where something does or did, the world stays as it was, and is `left` to `move_loop`.
     """
     take, move, quiet, put = _robots_of(robots)
-    rows, inputs, parameters = (sum(each[k] for each in robots) for k in (2, 3, 4))
-    count_of, scratch_shape = len(robots), (len(robots), SCRATCH_COLUMNS)
+    rows, inputs, parameters = (max(sum(each[k] for each in robots), 1) for k in (2, 3, 4))
+    count_of = len(robots)
 
     def loop(count: int, fleets: int, contacts: int, tick: int, ticks: int, left: int) -> None:
         w = cuda.grid(1)
         if w < count:
-            is_left, table = False, _integers_at(contacts, TABLE_COLUMNS)
+            is_left, touching = False, _contacts_at(contacts)
             for r in range(count_of):
-                for word in range(table[WORDS]):
-                    is_left = is_left or _touch_words(table, r, w, word) != 0
+                for word in range(touching.words):
+                    is_left = is_left or _touched_bits(touching, r, w, word) != 0
             if not is_left:
                 states, commands = cuda.local.array((rows, 1), float64), cuda.local.array((inputs, 1), float64)
-                settings, scratch = cuda.local.array((parameters, 1), float64), cuda.local.array(scratch_shape, float64)
+                settings, paths = cuda.local.array((parameters, 1), float64), _paths_room(count_of)
                 start = _integers_at(tick, count)[w]
-                take(fleets, w, states, commands, settings, scratch, start)
+                take(fleets, w, states, commands, settings, paths, start)
                 now = start
                 while now < start + ticks and not is_left:
-                    move(fleets, w, states, commands, settings, scratch, now)
-                    is_left = not quiet(contacts, w, states, scratch)
+                    move(fleets, w, states, commands, settings, paths, now)
+                    is_left = not quiet(contacts, w, states, paths)
                     now += 1
                 if not is_left:
-                    put(fleets, w, states, commands, settings, scratch, start)
+                    put(fleets, w, states, commands, settings, paths, start)
             _bytes_at(left, count)[w] = 1 if is_left else 0
 
     return loop
@@ -184,33 +157,34 @@ def quiet_loop(robots: tuple[tuple[Any, ...], ...]) -> Callable[..., None]:
 def move_loop(robots: tuple[tuple[Any, ...], ...], marks: int) -> Callable[..., None]:
     """All robots of a world, and what they touch, tick after tick, in memory of the thread's own."""
     take, move, _, put = _robots_of(robots)
-    rows, inputs, parameters = (sum(each[k] for each in robots) for k in (2, 3, 4))
-    count_of, known_size, scratch_shape = len(robots), len(robots) * ROBOT_COLUMNS, (len(robots), SCRATCH_COLUMNS)
+    rows, inputs, parameters = (max(sum(each[k] for each in robots), 1) for k in (2, 3, 4))
     places = tuple(sum(each[2] for each in robots[:r]) for r in range(len(robots)))
+    count_of, record_numbers, mover_numbers = len(robots), CONTACTS.itemsize // 8, len(robots) * MOVER.itemsize // 8
 
     def loop(count: int, worlds: int, fleets: int, contacts: int, tick: int, ticks: int) -> None:
         index = cuda.grid(1)
         if index < count:
             w = _integers_at(worlds, count)[index]
             states, commands = cuda.local.array((rows, 1), float64), cuda.local.array((inputs, 1), float64)
-            settings, scratch = cuda.local.array((parameters, 1), float64), cuda.local.array(scratch_shape, float64)
-            table, known = cuda.local.array(TABLE_COLUMNS, int64), cuda.local.array(known_size, int64)
-            room, given = cuda.local.array(marks, int64), _integers_at(contacts, TABLE_COLUMNS)
-            for k in range(TABLE_COLUMNS):
-                table[k] = given[k]
-            for k in range(known_size):
-                known[k] = _integers_at(given[ROBOTS], known_size)[k]
+            settings, paths = cuda.local.array((parameters, 1), float64), _paths_room(count_of)
+            own, movers, room = _contacts_room(), _movers_room(count_of), cuda.local.array(marks, int64)
+            copied = _integers_at(_address_of_record(own), record_numbers)
+            for k in range(record_numbers):
+                copied[k] = _integers_at(contacts, record_numbers)[k]
+            copied = _integers_at(_address_of_record(movers[0]), mover_numbers)
+            for k in range(mover_numbers):
+                copied[k] = _integers_at(own.movers.address, mover_numbers)[k]
             for r in range(count_of):
-                known[ROBOT_COLUMNS * r + MOVER_STATE] = _table_address(states) + 8 * (places[r] - w)
-                known[ROBOT_COLUMNS * r + MOVER_STRIDE] = 1
-            table[ROBOTS] = _table_address(known)
-            own, start = _table_address(table), _integers_at(tick, w + 1)[w]
-            take(fleets, w, states, commands, settings, scratch, start)
+                mover = movers[r]
+                mover.state, mover.step = _table_address(states) + 8 * (places[r] - w), 1
+            own.movers.address = _address_of_record(movers[0])
+            start = _integers_at(tick, w + 1)[w]
+            take(fleets, w, states, commands, settings, paths, start)
             for now in range(start, start + ticks):
-                _remember(own, w, scratch)
-                move(fleets, w, states, commands, settings, scratch, now)
-                _settle_contacts(own, w, now, scratch, room)
-            put(fleets, w, states, commands, settings, scratch, start)
+                _remember(own, w, paths)
+                move(fleets, w, states, commands, settings, paths, now)
+                _settle_contacts(own, w, now, paths, room)
+            put(fleets, w, states, commands, settings, paths, start)
 
     return loop
 
@@ -219,29 +193,31 @@ def start_loop() -> Callable[..., None]:
     def loop(count: int, fleet: int, start: int, keys: int, worlds: int) -> None:
         index = cuda.grid(1)
         if index < count:
-            row, w = _integers_at(fleet, FLEET_COLUMNS), _integers_at(worlds, count)[index]
-            scene = _scene_at(row[FLEET_SCENE], w, _floats_at(start, 0))
-            state = _float_grid_at(row[STATE], row[STATE_ROWS], row[WIDTH])
-            _put_at_start(state, w, _float_grid_at(start, 4, 4), scene, _integers_at(keys, count)[index])
+            row, w = _fleet_at(fleet), _integers_at(worlds, count)[index]
+            scene, state = _scene_at(row.scene, w, _floats_at(row.scene, 0)), _float_grid_in(row.state)
+            _put_at_start(state, w, _start_at(start), scene, _integers_at(keys, count)[index])
 
     return loop
 
 
-def settle_loop(settle: Callable[..., None], rows: int, parameters: int) -> Callable[..., None]:
+def settle_loop(
+    kernel: Callable[..., None], row_names: Names, parameter_names: Names, rows: int, parameters: int
+) -> Callable[..., None]:
+    settle, robot_at, parameters_at = _compiled(kernel), column_at(row_names), column_at(parameter_names)
+
     def loop(count: int, fleet: int, worlds: int) -> None:
         index = cuda.grid(1)
         if index < count:
-            row, w = _integers_at(fleet, FLEET_COLUMNS), _integers_at(worlds, count)[index]
-            width, step = row[WIDTH], row[PARAMETER_STEP]
+            row, w = _fleet_at(fleet), _integers_at(worlds, count)[index]
             state, settings = cuda.local.array((rows, 1), float64), cuda.local.array((parameters, 1), float64)
-            states = _float_grid_at(row[STATE], rows, width)
-            numbers = _float_grid_at(row[PARAMETERS], parameters, width if step else 1)
+            states, numbers = _float_grid_in(row.state), _float_grid_in(row.parameters)
+            column = 0 if row.parameters.columns == 1 else w
             for k in range(rows):
                 state[k, 0] = states[k, w]
             for k in range(parameters):
-                settings[k, 0] = numbers[k, w * step]
-            scene = _scene_at(row[FLEET_SCENE], w, _floats_at(row[FLEET_SCENE], 0))
-            settle(state, settings, scene.elevation, scene.cell, scene.west, scene.south)
+                settings[k, 0] = numbers[k, column]
+            scene = _scene_at(row.scene, w, _floats_at(row.scene, 0))
+            settle(robot_at(state, 0), parameters_at(settings, 0), scene)
             for k in range(rows):
                 states[k, w] = state[k, 0]
 
@@ -331,8 +307,7 @@ def sense_loop(kernel: Callable[..., None], reads_state: bool, is_rounded: bool)
                 _integers_at(first.dropped, w + 1)[w] += 1
             return
         seen = cuda.local.array(SENSOR_FIELDS, float64)
-        robot = _integers_at(fleet, FLEET_COLUMNS)
-        states = _float_grid_at(robot[STATE], robot[STATE_ROWS], robot[WIDTH])
+        states = _float_grid_in(_fleet_at(fleet).state)
         if not reads_state:
             _observe_one(states, w, seen)
             x, y, z = _place_of(seen, made.mount[0], made.mount[1], made.mount[2])
@@ -340,7 +315,8 @@ def sense_loop(kernel: Callable[..., None], reads_state: bool, is_rounded: bool)
                 window = spans[k]
                 if window.first <= now < window.end:
                     x, y, z = x + window.offset[0], y + window.offset[1], z + window.offset[2]
-            seen[PLACE_X], seen[PLACE_Y], seen[PLACE_Z] = x, y, z
+            sensor = _motion_in(seen)
+            sensor.place_x, sensor.place_y, sensor.place_z = x, y, z
         settings = _floats_at(made.settings.address + w * step.settings, made.settings.count)
         memory = _floats_at(made.memory.address + w * step.memory, made.memory.count)
         scene = _scene_at(made.scene, w, _floats_in(made.table))

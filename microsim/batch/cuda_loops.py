@@ -32,12 +32,8 @@ from microsim.batch.cuda_kernels import (
 from microsim.batch.kernels import STEP
 from microsim.batch.ptx_cache import kept_ptx
 from microsim.engine import noise
-from microsim.engine.calls import (
-    CALL,
-    is_of_version_0_1,
-)
+from microsim.engine.calls import CALL
 from microsim.engine.compiled import CACHE_FOLDER
-from microsim.engine.contact_tables import marks_for
 from microsim.engine.kernel_key import key_of
 from microsim.engine.multiples import Increment
 from microsim.engine.records import Records, address_of
@@ -99,29 +95,26 @@ class CudaLoops:
         return keys
 
     def take(self, robot: RobotColumns, begin: int, end: int) -> None:
-        age = -1 if robot.model.command_age is None else robot.model.command_age
-        self.launch(
-            end, take_loop, (), address_of(robot.handed_in), address_of(robot.fleet), age, address_of(robot.ignored)
-        )
+        age = -1 if robot.model.age_row is None else robot.model.age_row
+        self.launch(end, take_loop, (), address_of(robot.new_command), robot.fleet_at, age, address_of(robot.ignored))
 
     def move(self, batch: BatchSimulation, ticks: int, begin: int, end: int) -> None:
         robots = tuple(_shape_of(robot) for robot in batch.movers)
         contacts = batch.contacts
-        arrays = [address_of(each) for each in (batch.fleets, contacts.table, batch.tick)]
+        arrays = [address_of(batch.fleets), contacts.address, address_of(batch.tick)]
         left = self.xp.empty(end, np.uint8)
         self.launch(end, quiet_loop, (robots,), *arrays, ticks, address_of(left))
         worlds: Integers = left.nonzero()[0]
-        marks = marks_for(len(contacts.names), contacts.words).size
-        self.launch(worlds.size, move_loop, (robots, marks), address_of(worlds), *arrays, ticks)
+        self.launch(worlds.size, move_loop, (robots, contacts.marks_size), address_of(worlds), *arrays, ticks)
 
     def put_at_start(self, robot: RobotColumns, worlds: Integers, keys: Integers) -> None:
-        arrays = [address_of(each) for each in (robot.fleet, robot.start, keys, worlds)]
+        arrays = [robot.fleet_at, *(address_of(each) for each in (robot.start, keys, worlds))]
         self.launch(worlds.size, start_loop, (), *arrays)
 
     def settle(self, robot: RobotColumns, worlds: Integers) -> None:
-        shapes = robot.state.shape[0], robot.parameters.shape[0]
-        addresses = address_of(robot.fleet), address_of(worlds)
-        self.launch(worlds.size, settle_loop, (robot.model.settle, *shapes), *addresses)
+        names = robot.model.row_names, robot.model.parameter_names
+        shape = robot.state.shape[0], robot.parameters.shape[0]
+        self.launch(worlds.size, settle_loop, (robot.model.settle, *names, *shape), robot.fleet_at, address_of(worlds))
 
     def lay_out(self, ground: Ground, worlds: Integers, keys: Integers) -> None:
         shapes = len(ground.table), len(ground.starts), *ground.clearances.shape[1:], int(ground.has_holes)
@@ -143,8 +136,8 @@ class CudaLoops:
         size = 8 * sensor.reading_size
         part = max(ROOM_BYTES // size, THREADS) if sensor.is_rounded else worlds.size
         room = self.xp.empty(min(part, worlds.size) * size if sensor.is_rounded else 0, np.uint8)
-        shared = address_of(sensor.robot.fleet), sensor.windows_at, sensor.window_count
-        constants = sensor.sensor.reads_state, sensor.is_rounded
+        shared = sensor.robot.fleet_at, sensor.windows_at, sensor.window_count
+        constants = sensor.sensor.reads == "state", sensor.is_rounded
         for begin in range(0, worlds.size, max(part, 1)):
             some = worlds[begin : begin + part]
             for k, kernel in enumerate(calls.kernels):
@@ -166,8 +159,8 @@ class CudaLoops:
 
 
 def _shape_of(robot: RobotColumns) -> tuple[Any, ...]:
-    kernel, arrays = robot.model.advance, (robot.state, robot.in_force, robot.parameters)
-    return kernel, is_of_version_0_1(kernel), *[each.shape[0] for each in arrays]
+    model, arrays = robot.model, (robot.state, robot.active_command, robot.parameters)
+    return model.advance, (model.row_names, model.inputs, model.parameter_names), *[each.shape[0] for each in arrays]
 
 
 @lru_cache(None)

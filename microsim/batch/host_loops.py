@@ -10,18 +10,11 @@ import numpy.typing as npt
 
 from microsim.batch import kernels
 from microsim.batch.batch_columns import Array, Integers
-from microsim.engine.calls import (
-    CALL,
-    advance_address,
-    advance_many_address,
-    raise_broken,
-    sample_address,
-    sample_many_address,
-)
-from microsim.engine.contact_tables import marks_for
+from microsim.engine.calls import CALL, raise_broken, sample_address, sample_many_address
 from microsim.engine.multiples import Increment
 from microsim.engine.noise import stream_keys
 from microsim.engine.records import Records, address_of
+from microsim.engine.robot_loops import advance_address, advance_many_address, settle_address
 from microsim.plugin_errors import plugin_errors
 
 if TYPE_CHECKING:
@@ -57,7 +50,7 @@ class HostLoops:
 
     def advance_functions(self, model: RobotModel) -> tuple[int, int]:
         """For a few worlds, and for many (0: none)."""
-        return advance_address(model.advance), advance_many_address(model.advance_many)
+        return advance_address(model), advance_many_address(model)
 
     def sample_function(self, kernel: Callable[..., None]) -> int:
         return sample_address(kernel)
@@ -67,39 +60,28 @@ class HostLoops:
 
     def take(self, robot: RobotColumns, begin: int, end: int) -> None:
         """Apply the commands that were sent."""
-        age = -1 if robot.model.command_age is None else robot.model.command_age
-        kernels.take_commands(robot.handed_in, robot.in_force, robot.state, age, robot.ignored, begin, end)
+        age = -1 if robot.model.age_row is None else robot.model.age_row
+        kernels.take_commands(robot.new_command, robot.active_command, robot.state, age, robot.ignored, begin, end)
 
     def move(self, batch: BatchSimulation, ticks: int, begin: int, end: int) -> None:
         """All robots of these worlds, and what they touch."""
-        needs_tick = np.array([robot.needs_tick for robot in batch.movers], np.int64)
-        contacts, shared = batch.contacts, batch.ground.is_shared
-        size = marks_for(len(contacts.names), contacts.words).size
-        rows = kernels.move(batch.fleets, needs_tick, shared, contacts.table, size, batch.tick, ticks, begin, end)
+        batch.fleets["needs_tick"] = [robot.needs_tick for robot in batch.movers]
+        contacts, shared = (batch.contacts.address, batch.contacts.marks_size), batch.ground.is_shared
+        rows = kernels.move(batch.fleets, shared, *contacts, batch.tick, ticks, begin, end)
         if not batch.has_checked:
             return
         with plugin_errors():
             raise_broken(rows, lambda row: f"robot model {batch.movers[row].model.name}")
 
     def put_at_start(self, robot: RobotColumns, worlds: Integers, keys: Integers) -> None:
-        kernels.put_all_at_start(robot.state, robot.start, address_of(robot.ground.scene), keys, worlds)
+        kernels.put_all_at_start(robot.state, address_of(robot.start), address_of(robot.ground.scene), keys, worlds)
 
     def settle(self, robot: RobotColumns, worlds: Integers) -> None:
         """Lay robots that were put somewhere onto the slope there."""
-        ground, put = robot.ground, np.ascontiguousarray(robot.state[:, worlds])
-        place, parameters = (ground.cell, ground.west, ground.south), robot.parameters[:, worlds]
-        assert robot.model.settle is not None
+        row = robot.row.copy()
         with plugin_errors(f"robot {robot.name}", type(robot.settings)):
-            if ground.elevation.ndim == 2:
-                robot.model.settle(put, np.ascontiguousarray(parameters), ground.elevation, *place)
-                robot.state[:, worlds] = put
-                return
-            for index, world in enumerate(worlds.tolist()):
-                one = np.ascontiguousarray(put[:, index : index + 1])
-                robot.model.settle(
-                    one, np.ascontiguousarray(parameters[:, index : index + 1]), ground.elevation[world], *place
-                )
-                robot.state[:, world : world + 1] = one
+            kernels.settle_all(settle_address(robot.model), address_of(row), worlds)
+            raise_broken(row, lambda _: f"robot model {robot.model.name} in world {row['world'][0]}")
 
     def lay_out(self, ground: Ground, worlds: Integers, keys: Integers) -> None:
         scene, tables = address_of(ground.scene), (ground.table, ground.starts, ground.chances)
@@ -120,10 +102,10 @@ class HostLoops:
         tables = calls.rows_at, calls.steps_at, len(calls.kernels)
         windows = sensor.windows_at, sensor.window_count
         if not calls.has_checked:
-            kernels.sense(*tables, sensor.robot.fleet, worlds, tick, *windows, 0)
+            kernels.sense(*tables, sensor.robot.fleet_at, worlds, tick, *windows, 0)
             return
         made = np.zeros(len(calls.kernels) * CALL.itemsize // 8 + sensor.motion_size + sensor.reading_size)
-        kernels.sense(*tables, sensor.robot.fleet, worlds, tick, *windows, address_of(made))
+        kernels.sense(*tables, sensor.robot.fleet_at, worlds, tick, *windows, address_of(made))
         rows = made[: len(calls.kernels) * CALL.itemsize // 8].view(CALL)
         with plugin_errors():
             raise_broken(rows, lambda row: f"{calls.owners[row]} in world {rows[row].world}")

@@ -15,21 +15,19 @@ import numpy.typing as npt
 
 from microsim.batch.batch_columns import Integers
 from microsim.batch.robot_columns import RobotColumns
-from microsim.batch.sensor_columns import NEVER, Fixture, KernelColumns, SensorColumns
+from microsim.batch.sensor_columns import NEVER, BatchContext, KernelColumns, SensorColumns
 from microsim.engine.bodies import Body, body_row
+from microsim.engine.delay_line import DelayLine, delay_at, most_under_way, pop_due, push, sampled_at
 from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, Motion, observe
 from microsim.engine.noise import stream_keys
-from microsim.engine.pipeline import Delayed
-from microsim.outputs.sensor_outputs import latency_of
-from microsim.sensors.sensor import Sensor, View
+from microsim.engine.world_arrays import WorldArray
+from microsim.outputs.sensor_faults import is_in
+from microsim.outputs.sensor_outputs import latency_of, latency_stream
+from microsim.sensors.sensor import Instrument, KernelSensor, Sensor, View
 
-
-def motion_of(state: Array, world: int) -> Motion:
-    seen = np.empty((1, FIELDS))
-    observe(np.ascontiguousarray(state[:, world : world + 1]), seen)
-    motion: Motion = seen[0].tolist()
-    return motion
+_NO_BODIES: Array = np.zeros((0, 15))
+_BLANK = -1  # shown by an image of nothing: the sensor failed before it saw anything
 
 
 class InstrumentColumns(SensorColumns):
@@ -39,20 +37,29 @@ class InstrumentColumns(SensorColumns):
     """
 
     has_history = True
+    line: DelayLine
+    sensor: Instrument
 
     def prepare(self) -> None:
-        sensor = self.sensor
-        shape = sensor.reading_shape(self.context)
-        self._made: npt.NDArray[Any] = np.zeros((self.n, *shape), sensor.dtype)
+        sensor, n = self.sensor, self.n
+        shape = sensor.shape(self.context)
+        self._made: npt.NDArray[Any] = np.zeros((n, *shape), sensor.dtype)
         self.keys, self.sampled_at, self.dropped = map(self.loops.host, (self.keys, self.sampled_at, self.dropped))
         self.readings = self.loops.array(self._plain())
-        self._states: dict[str, Array] = {}  # of all robots, now
-        self._fails, self._silent = self.windows("fail"), self.windows("silence")
-        others = self.fixture.scenario.robots.items()
+        others = self.batch.scenario.robots.items()
         self._bodies = {name: Body(*settings.body()) for name, settings in others if name != self.robot.name}
-        self._pipelines: dict[int, Delayed] = {}
+        latency, self._latency_keys = latency_of(self.context, self.batch.scenario.physics_hz), np.zeros(n, np.int64)
+        kept = {
+            "shows": ((), np.int64),  # the tick that is seen
+            "motion": ((FIELDS,), np.float64),
+            "bodies": ((len(self._bodies), 15), np.float64),
+        }
+        capacity = most_under_way(latency, self.trigger)
+        self.line = DelayLine(latency, self._latency_keys, capacity, np, lambda rows: rows, **kept)
+        self._good = {  # what was seen last without a failure, where it can be needed
+            name: np.zeros((n if self.faults.fails else 0, *shape), kind) for name, (shape, kind) in kept.items()
+        }
         self._left: dict[int, tuple[int, View | None]] = {}  # what has left and is not read yet
-        self._good: dict[int, View] = {}  # the last that did not fail, where it can be needed
         self._settings: dict[int, Any] = {}  # of worlds whose seed draws them
         self._worlds: dict[int, Any] = {}  # instruments of worlds with obstacles or settings of their own
         self._stale: set[int] = set()  # worlds whose readings have still to be copied to the device
@@ -61,60 +68,81 @@ class InstrumentColumns(SensorColumns):
     def reset(self, worlds: Integers, seeds: Integers) -> None:
         worlds, seeds = self.loops.host(worlds), self.loops.host(seeds)
         self.keys[worlds] = stream_keys(seeds, f"{self.target}{self.sensor.stream}")
+        self._latency_keys[worlds] = stream_keys(seeds, latency_stream(self.context))
         self.sampled_at[worlds], self.dropped[worlds] = NEVER, 0
         self._made[worlds] = np.zeros((), self.sensor.dtype)
+        self.line.clear(worlds)
+        if self.faults.fails:
+            self._good["shows"][worlds] = _BLANK
+        self._forget(worlds)
+        self._draw_settings(worlds, seeds)
+
+    def _forget(self, worlds: Integers) -> None:
+        """What was made for these worlds as they were."""
         self._stale.update(worlds.tolist())
-        drawn = self.draw(seeds)
-        for index, (world, seed) in enumerate(zip(worlds.tolist(), seeds.tolist(), strict=True)):
-            for kept in (self._left, self._good, self._worlds, self._settings):
+        for world in worlds.tolist():
+            for kept in (self._left, self._worlds, self._settings):
                 kept.pop(world, None)
-            if self.spans:
+
+    def _draw_settings(self, worlds: Integers, seeds: Integers) -> None:
+        if self.spans:
+            drawn = self.draw(seeds)
+            for index, world in enumerate(worlds.tolist()):
                 self._settings[world] = self.settings_of({key: float(each[index]) for key, each in drawn.items()})
-            self._pipelines[world] = self._pipeline(world, seed)
 
-    def _pipeline(self, world: int, seed: int) -> Delayed:
-        latency = latency_of(self.context, self.fixture.scenario.physics_hz, seed)
-
-        def sample(tick: int) -> tuple[View | None] | None:
-            return self._sampled(world, tick)
-
-        def send(sampled_at: int, view: tuple[View | None]) -> None:
-            self._left[world] = (sampled_at, view[0])
-
-        return Delayed(self.trigger, latency, sample, send)
-
-    def _sampled(self, world: int, tick: int) -> tuple[View | None] | None:
-        """What a reading of this tick is made from; (None,): from nothing; None: nothing is sent."""
-        if any(first <= tick < end for first, end, *_ in self._silent):
+    def _expose(self, world: int, now: int, motions: dict[str, Array]) -> None:
+        """Let it see what it sees at a tick of its trigger, as `pipeline.Delayed` does. `motions`: of all robots."""
+        delay = delay_at(self.line.address, world, now)
+        if delay < 0:
+            return
+        if is_in(self.faults.silent, now):
             self.dropped[world] += 1
-            return None
-        if any(first <= tick < end for first, end, *_ in self._fails):
-            return (self._good.get(world) if self.sensor.on_failure == "repeat" else None,)
-        states = self._states
-        boxes = [body_row(motion_of(states[name], world), body) for name, body in self._bodies.items()]
-        view = View(
-            motion_of(states[self.robot.name], world), int(self.keys[world]), tick, np.array(boxes).reshape(-1, 15)
-        )
-        if self._fails:
-            self._good[world] = view
-        return (view,)
+            return
+        has_failed = is_in(self.faults.fails, now)
+        seen = {name: array[world] for name, array in self._good.items()} if has_failed else self._seen(now, motions)
+        place = push(self.line.address, world, now, delay)
+        for name, array in self.line.kept.items():
+            array[world, place] = seen[name]
+            if self.faults.fails and not has_failed:
+                self._good[name][world] = seen[name]
+        if has_failed and self.sensor.on_failure == "empty":
+            self.line.kept["shows"][world, place] = _BLANK
 
-    def _look(self, tick: Integers) -> Integers:
-        """Bring what is needed of the worlds to the CPU."""
-        self._states = {name: self.loops.host(robot.state) for name, robot in self.fixture.robots.items()}
-        return self.loops.host(tick)
+    def _seen(self, now: int, motions: dict[str, Array]) -> dict[str, Any]:
+        boxes = [body_row(motions[name].tolist(), body) for name, body in self._bodies.items()]
+        bodies = np.array(boxes) if boxes else _NO_BODIES
+        return {"shows": now, "motion": motions[self.robot.name], "bodies": bodies}
+
+    def _release(self, world: int, now: int) -> None:
+        """What leaves: of several, the last is read."""
+        line = self.line.address
+        while (place := pop_due(line, world, now)) >= 0:
+            seen = {name: array[world, place] for name, array in self.line.kept.items()}
+            view = None
+            if seen["shows"] != _BLANK:
+                motion: Motion = seen["motion"].tolist()
+                view = View(motion, int(self.keys[world]), int(seen["shows"]), seen["bodies"].copy())
+            self._left[world] = (sampled_at(line, world, place), view)
+
+    def _motions(self, worlds: Integers) -> dict[str, Array]:
+        """By robot: (len(worlds), FIELDS), on the CPU."""
+        found = {}
+        for name in (self.robot.name, *self._bodies):
+            state = self.loops.host(self.batch.robots[name].state[:, worlds])
+            found[name] = np.empty((worlds.size, FIELDS))
+            observe(np.ascontiguousarray(state), found[name])
+        return found
 
     def sample(self, worlds: Integers, tick: Integers) -> None:
-        tick = self._look(tick)
-        for world in worlds.tolist():
-            self._pipelines[world].fire(int(tick[world]), 0)
+        motions, now = self._motions(worlds), self.loops.host(tick[worlds]).tolist()
+        for index, world in enumerate(worlds.tolist()):
+            self._expose(world, now[index], {name: each[index] for name, each in motions.items()})
+            self._release(world, now[index])
 
     def finish(self, worlds: Integers, tick: Integers) -> None:
-        tick, due = self._look(tick), []
-        for world in worlds.tolist():
-            pipeline = self._pipelines[world]
-            if pipeline.due <= tick[world]:
-                pipeline.fire(int(tick[world]), 0)
+        due, now = [], self.loops.host(tick[worlds]).tolist()
+        for world, at in zip(worlds.tolist(), now, strict=True):
+            self._release(world, at)
             if world in self._left:
                 due.append((world, *self._left.pop(world)))
         self._read(due)
@@ -134,21 +162,11 @@ class InstrumentColumns(SensorColumns):
             self.readings[self.loops.array(chosen)] = self.loops.array(self._plain()[chosen])
         self._stale.clear()
 
-    def arrays(self) -> dict[str, tuple[Any, int]]:
-        return {**super().arrays(), "readings": (self._made if self.loops.name == "cpu" else self.readings, 0)}
-
     def kernels(self) -> set[Any]:
         """Level ground and relief, and obstacles that are moved, are drawn by different functions."""
         ground = self.robot.ground
         kind = self.sensor, ground.world.is_flat, ground.is_shared
-        return {kind} if is_drawn_by_gpu(self.fixture, self.robot, self.block, self.sensor) else set()
-
-    def skip(self, worlds: Integers, tick: Integers) -> None:
-        """What was due while nothing was sensed is left out; pipelines continue at their own ticks."""
-        tick = self.loops.host(tick)
-        for world in worlds.tolist():
-            pipeline = self._pipelines[world]
-            pipeline.recall(pipeline.memory(), int(tick[world]))
+        return {kind} if is_drawn_by_gpu(self.batch, self.robot, self.block, self.sensor) else set()
 
     def _read(self, due: Sequence[tuple[int, int, View | None]]) -> None:
         """Instruments that can draw many views in one call are aimed at each first: `aim`, `draw` and `at_once`."""
@@ -163,8 +181,8 @@ class InstrumentColumns(SensorColumns):
             worlds.clear()
             aimed.clear()
 
-        for world, sampled_at, view in due:
-            self.sampled_at[world] = sampled_at
+        for world, at, view in due:
+            self.sampled_at[world] = at
             if view is None:
                 self._take(world, np.zeros(self._made.shape[1:], self.sensor.dtype))
                 continue
@@ -216,41 +234,34 @@ class InstrumentColumns(SensorColumns):
         return self._worlds[world]
 
     def _make(self, settings: Any, world: Any) -> Any:
-        assert self.sensor.instrument is not None
-        context = replace(self.context, settings=settings, world=world, shared={})
-        return self.sensor.instrument(context)
+        return self.sensor.reader(replace(self.context, settings=settings, world=world, shared={}))
 
-    def memory(self, worlds: Integers, seeds: Integers, tick: Integers) -> Any:
-        chosen = zip(worlds.tolist(), seeds[worlds].tolist(), tick[worlds].tolist(), strict=True)
-        return [
-            (seed, now, self._pipelines[world].memory(), self._good.get(world), self._settings.get(world))
-            for world, seed, now in chosen
-        ]
+    def arrays(self) -> dict[str, WorldArray]:
+        readings = WorldArray(self._made if self.loops.name == "cpu" else self.readings)
+        good = {f"good {name}": WorldArray(array) for name, array in self._good.items() if self.faults.fails}
+        return {**super().arrays(), "readings": readings, "latency_keys": WorldArray(self._latency_keys), **good}
 
-    def recall(self, worlds: Integers, memory: Any) -> None:
-        for world, (seed, tick, waiting, good, settings) in zip(worlds.tolist(), memory, strict=True):
-            for kept, value in ((self._good, good), (self._settings, settings)):
-                kept.pop(world, None)
-                if value is not None:
-                    kept[world] = value
-            self._worlds.pop(world, None)
-            self._pipelines[world] = self._pipeline(world, seed)
-            self._pipelines[world].recall(waiting, tick)
+    def loaded(self, worlds: Integers, seeds: Integers) -> None:
+        worlds, seeds = self.loops.host(worlds), self.loops.host(seeds)
+        self._forget(worlds)
+        self._stale.difference_update(worlds.tolist())
+        self._draw_settings(worlds, seeds)
 
 
 def sensor_columns(
-    fixture: Fixture, robot: RobotColumns, name: str, block: Any, sensor: Sensor, n: int
+    batch: BatchContext, robot: RobotColumns, name: str, block: Any, sensor: Sensor, n: int
 ) -> SensorColumns:
-    made = fixture, robot, name, block, sensor, n
-    if sensor.instrument is None:
-        return KernelColumns(*made)
-    if robot.loops.name == "cuda" and is_drawn_by_gpu(fixture, robot, block, sensor):
+    if isinstance(sensor, KernelSensor):
+        return KernelColumns(batch, robot, name, block, sensor, n)
+    assert isinstance(sensor, Instrument)
+    if robot.loops.name == "cuda" and is_drawn_by_gpu(batch, robot, block, sensor):
         from microsim.batch.camera_columns import CameraColumns  # needs numba's part for GPUs
 
-        return CameraColumns(*made)
-    return InstrumentColumns(*made)
+        return CameraColumns(batch, robot, name, block, sensor, n)
+    return InstrumentColumns(batch, robot, name, block, sensor, n)
 
 
-def is_drawn_by_gpu(fixture: Fixture, robot: RobotColumns, block: Any, sensor: Sensor) -> bool:
-    is_plain = sensor.is_plain_camera(block, robot.ground.world, len(fixture.robots) > 1)
-    return is_plain and not robot.ground.is_generated
+def is_drawn_by_gpu(batch: BatchContext, robot: RobotColumns, block: Any, sensor: Sensor) -> bool:
+    if sensor.camera is None or robot.ground.is_generated:
+        return False
+    return sensor.camera.is_plain(block, robot.ground.world, len(batch.robots) > 1)

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from microsim.engine import calls as _calls
 from microsim.engine import (
-    column_blocks,
     compiled_tick,
+    components,
     exact,
     geometry,
     motion,
@@ -22,54 +22,32 @@ from microsim.engine import (
     noise,
     random_layout,
     records,
+    robot_loops,
 )
 from microsim.engine import contacts as _contacts
 from microsim.engine.calls import (
-    BEGIN,
     BLOCK,
     CALL,
-    COMMAND,
-    END,
-    FARTHEST,
-    FLEET_TICK,
-    FLEET_WORLD,
-    FUNCTION,
-    INPUTS,
-    IS_BROKEN,
-    MANY,
     MANY_MEMORY,
     MANY_READING,
     MANY_ROWS,
     MANY_SETTINGS,
-    STATE,
-    STATE_ROWS,
-    TICKS,
-    TRACE,
-    TRACE_ROWS,
-    TRACE_WIDTH,
-    TRACE_X,
-    WIDTH,
-    Rows,
     Scene,
 )
 from microsim.engine.compiled import inlined, kernel, threaded_kernel
 from microsim.engine.compiled_tick import WINDOW
-from microsim.engine.components import COMMON_ROWS, HELD, PITCH, ROLL, YAW, X, Y, Z
-from microsim.engine.contact_rows import SCRATCH_COLUMNS
+from microsim.engine.contacts import PATH
 from microsim.engine.geometry import Array, Grid
-from microsim.engine.motion import COS_YAW, PLACE_X, PLACE_Y, PLACE_Z, SIN_YAW
-from microsim.engine.motion import YAW as OWN_YAW
-from microsim.engine.motion import X as OWN_X
-from microsim.engine.motion import Y as OWN_Y
-from microsim.engine.motion import Z as OWN_Z
-from microsim.engine.records import ADDRESS, INT, RANGE, Record, Records, record
+from microsim.engine.records import ADDRESS, RANGE, Record, Records, record
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 _call, _copy, _invoke, _is_within = _calls.call, _calls.copy, compiled_tick.invoke, compiled_tick.is_within
 _floats_at, _integers_at, _singles_at = _calls.floats_at, _calls.integers_at, _calls.singles_at
-_table_address, _float_grid_at = _calls.table_address, _calls.float_grid_at
-_address_of_record = records.address_of_record
+_table_address = _calls.table_address
+_address_of_record, _float_grid_in = records.address_of_record, records.float_grid_in
+_contacts_at, _fleet_at = _contacts.contacts_at, robot_loops.fleet_at
+_state_at, _trace_at, _motions_at = components.state_at, components.trace_at, motion.motions_at
 _calls_at, _windows_at = records.records_at(CALL), records.records_at(WINDOW)
 _observe_one, _observe_place, _level_place = motion.observe_one, motion.observe_place, motion.level_place
 _ground_height = geometry.ground_height
@@ -79,23 +57,24 @@ _start_place, _lay_out, _scene_at = random_layout.start_place, random_layout.lay
 _last_until = multiples.last_until
 _remember, _settle, _find_quiet = _contacts.remember, _contacts.settle, _contacts.find_quiet
 _uniforms = noise.uniforms
-_note_distance = column_blocks.note_distance
+_note_distance = robot_loops.note_distance
 
+_TRACE_ROWS, _COMMON, _UPRIGHT = len(components.TRACE), components.COMMON_ROWS, robot_loops.UPRIGHT
 _FEW = 8  # fewer columns than these are moved one by one
 _AHEAD = 512  # worlds that run ahead together: what is kept of them stays in the processor's second cache
 
 STEP = record(  # what differs from world to world in a sensor's call: bytes to the next world's, columns of worlds
-    settings=INT,
-    memory=INT,
-    reading=INT,
+    settings=int,
+    memory=int,
+    reading=int,
     singles=ADDRESS,  # of the reading as float32; 0: it stays as it is
-    singles_step=INT,
+    singles_step=int,
     keys=ADDRESS,
     sampled_at=ADDRESS,
     dropped=ADDRESS,
     dropouts=RANGE,  # windows of time
-    is_tracker=INT,
-    reads_place=INT,
+    is_tracker=int,
+    reads_place=int,
     sample_many=ADDRESS,  # the form for a block of worlds; 0: there is none
 )
 
@@ -105,153 +84,151 @@ CALL_BYTES = CALL.itemsize
 
 @threaded_kernel
 def take_commands(
-    handed_in: Array, in_force: Array, state: Array, age: int, ignored: Integers, begin: int, end: int
+    new_command: Array, active_command: Array, state: Array, age: int, ignored: Integers, begin: int, end: int
 ) -> None:
     """Put commands into force; one with NaN or infinity is ignored as a whole. `age`: row of the state, or -1."""
     for first in range(begin, end, BLOCK):
         last, bad = min(first + BLOCK, end), 0
-        for k in range(handed_in.shape[0]):
+        for k in range(new_command.shape[0]):
             for i in range(first, last):
-                bad += 0 if abs(handed_in[k, i]) < math.inf else 1
+                bad += 0 if abs(new_command[k, i]) < math.inf else 1
         if bad:
             for i in range(first, last):
-                take_command(handed_in, in_force, state, age, ignored, i)
+                take_command(new_command, active_command, state, age, ignored, i)
             continue
-        for k in range(handed_in.shape[0]):
-            _copy(_table_address(in_force[k, first:]), _table_address(handed_in[k, first:]), 8 * (last - first))
+        for k in range(new_command.shape[0]):
+            _copy(_table_address(active_command[k, first:]), _table_address(new_command[k, first:]), 8 * (last - first))
         for i in range(first, last if age >= 0 else first):
             state[age, i] = 0.0
 
 
 @kernel
-def take_command(handed_in: Array, in_force: Array, state: Array, age: int, ignored: Integers, i: int) -> None:
+def take_command(new_command: Array, active_command: Array, state: Array, age: int, ignored: Integers, i: int) -> None:
     """Of one world."""
     is_good = True
-    for k in range(handed_in.shape[0]):
-        is_good = is_good and math.isfinite(handed_in[k, i])
+    for k in range(new_command.shape[0]):
+        is_good = is_good and math.isfinite(new_command[k, i])
     if not is_good:
         ignored[i] += 1
         return
-    for k in range(handed_in.shape[0]):
-        in_force[k, i] = handed_in[k, i]
+    for k in range(new_command.shape[0]):
+        active_command[k, i] = new_command[k, i]
     if age >= 0:
         state[age, i] = 0.0
 
 
 @threaded_kernel
 def move(
-    fleets: Rows, needs_tick: Integers, is_shared: bool, contacts: Rows, marks: int, tick: Integers, ticks: int,
+    fleets: Records, is_shared: bool, contacts: int, marks: int, tick: Integers, ticks: int,
     begin: int, end: int,
-) -> Rows:  # fmt: skip
+) -> Records:  # fmt: skip
     """Worlds begin … end - 1 from their own tick on by `ticks`; gives the calls as they were made last.
 
     A block of worlds runs ahead, robot by robot. Worlds in which robots came near anything are put back, and move again
     with a look at what they touch after every tick. All stops where the kernel of a plug-in raises an exception.
     """
-    rows, table, count = fleets.copy(), _table_address(contacts), fleets.shape[0]
-    scratch, room = np.empty((count, SCRATCH_COLUMNS)), np.zeros(marks, np.int64)
-    kept, traces = np.empty((_numbers(rows), _AHEAD)), np.zeros((count, TRACE_ROWS, _AHEAD))
-    ways, quiet = np.empty((count, _AHEAD)), np.empty(_AHEAD, np.int64)
-    rows[:, TRACE_WIDTH] = _AHEAD
+    rows, count = fleets.copy(), fleets.shape[0]
+    paths, room = np.empty(count, PATH), np.zeros(marks, np.int64)
+    kept, traces = np.empty((_numbers(rows), _AHEAD)), np.zeros((count, _TRACE_ROWS, _AHEAD))
+    reach, quiet = np.empty((count, _AHEAD)), np.empty(_AHEAD, np.int64)
     for first in range(begin, end, _AHEAD):
         last = min(first + _AHEAD, end)
         _keep(rows, first, last, kept, traces)
         for r in range(count):
-            rows[r, TRACE] = _table_address(traces[r])
-            _run_ahead(rows[r], is_shared, needs_tick[r] != 0, tick, ticks, first, last)
-            if rows[r, IS_BROKEN]:
+            row = rows[r]
+            row.traces.address, row.traces.rows, row.traces.columns = _table_address(traces[r]), _TRACE_ROWS, _AHEAD
+            _run_ahead(row, is_shared, tick, ticks, first, last)
+            if row.is_broken:
                 return rows
-        _find_quiet(table, first, traces, ways, quiet[: last - first])
+        _find_quiet(contacts, first, traces, reach, quiet[: last - first])
         for w in range(first, last):
             if not quiet[w - first]:
                 _put_back_kept(rows, w, w - first, kept)
-                if not _move_world(rows, table, tick[w], ticks, w, scratch, room):
+                if not _move_world(rows, contacts, tick[w], ticks, w, paths, room):
                     return rows
     return rows
 
 
 @kernel
-def _move_world(rows: Rows, table: int, tick: int, ticks: int, w: int, scratch: Array, room: Integers) -> bool:
+def _move_world(rows: Records, contacts: int, tick: int, ticks: int, w: int, paths: Records, room: Integers) -> bool:
     """Tick by tick, with all contacts; False where a kernel raised an exception."""
-    rows[:, BEGIN], rows[:, END], rows[:, FLEET_WORLD], rows[:, TICKS] = w, w + 1, w, 1
+    touching = _contacts_at(contacts)
     for k in range(tick, tick + ticks):
-        _remember(table, w, scratch)
-        rows[:, FLEET_TICK] = k
+        _remember(touching, w, paths)
         for r in range(rows.shape[0]):
-            _call(rows[r, FUNCTION], _table_address(rows[r]))
-            if rows[r, IS_BROKEN]:
+            row = rows[r]
+            row.begin, row.end, row.world, row.tick, row.ticks = w, w + 1, w, k, 1
+            _call(row.function, _address_of_record(row))
+            if row.is_broken:
                 return False
-        _settle(table, w, k, scratch, room)
+        _settle(touching, w, k, paths, room)
     return True
 
 
 @kernel
-def _run_ahead(row: Rows, is_shared: bool, needs_tick: bool, tick: Integers, ticks: int, begin: int, end: int) -> None:
+def _run_ahead(row: Record, is_shared: bool, tick: Integers, ticks: int, begin: int, end: int) -> None:
     """One robot of a block of worlds; neighbours of the same tick and grid in one call."""
-    trace, first = row[TRACE], begin
+    trace, first = row.traces.address, begin
     while first < end:
-        last = end if is_shared and not needs_tick else first + 1
+        last = end if is_shared and not row.needs_tick else first + 1
         while last < end and is_shared and tick[last] == tick[first]:
             last += 1
-        row[BEGIN], row[END], row[FLEET_WORLD] = first, last, first
-        row[TRACE] = trace + 8 * (first - begin)
-        row[FLEET_TICK], row[TICKS] = tick[first], ticks
-        if row[MANY] and last - first >= _FEW:
-            _call(row[MANY], _table_address(row))
+        row.begin, row.end, row.world, row.tick, row.ticks = first, last, first, tick[first], ticks
+        row.traces.address = trace + 8 * (first - begin)
+        if row.many and last - first >= _FEW:
+            _call(row.many, _address_of_record(row))
         else:
             _run_ahead_by_ticks(row)
-        if row[IS_BROKEN]:
+        if row.is_broken:
             return
         first = last
 
 
 @kernel
-def _run_ahead_by_ticks(row: Rows) -> None:
-    state = _float_grid_at(row[STATE], row[STATE_ROWS], row[WIDTH])
-    trace, ticks = _float_grid_at(row[TRACE], TRACE_ROWS, _AHEAD), row[TICKS]
-    row[TICKS] = 1
+def _run_ahead_by_ticks(row: Record) -> None:
+    state, trace, ticks = _float_grid_in(row.state), _float_grid_in(row.traces), row.ticks
+    row.ticks = 1
     for _ in range(ticks):
-        _call(row[FUNCTION], _table_address(row))
-        if row[IS_BROKEN]:
+        _call(row.function, _address_of_record(row))
+        if row.is_broken:
             return
-        for w in range(row[BEGIN], row[END]):
-            _note_distance(state, w, trace, w - row[BEGIN])
-        row[FLEET_TICK] += 1
+        for w in range(row.begin, row.end):
+            _note_distance(_state_at(state, w), _trace_at(trace, w - row.begin))
+        row.tick += 1
 
 
 @kernel
-def _numbers(rows: Rows) -> int:
+def _numbers(rows: Records) -> int:
     """At most so many of a world are kept: the states and commands of its robots."""
     total = 0
     for r in range(rows.shape[0]):
-        total += rows[r, STATE_ROWS] + rows[r, INPUTS]
+        total += rows[r].state.rows + rows[r].command.rows
     return total
 
 
 @inlined
-def _rows_kept(row: Rows) -> tuple[int, int, int]:
-    """Of a robot's state: before the first and from the second on; then of its command. See `RobotModel`."""
-    return (ROLL, COMMON_ROWS, 0) if row[MANY] else (row[STATE_ROWS], row[STATE_ROWS], row[INPUTS])
+def _rows_kept(row: Record) -> tuple[int, int, int]:
+    """Of a robot's state: before the first and from the second on; then of its command. See `SideBySide`."""
+    return (_UPRIGHT, _COMMON, 0) if row.many else (row.state.rows, row.state.rows, row.command.rows)
 
 
 @kernel
-def _keep(rows: Rows, first: int, last: int, kept: Array, traces: Array) -> None:
-    """States and commands of a block; robots begin without being held, as with `remember`."""
+def _keep(rows: Records, first: int, last: int, kept: Array, traces: Array) -> None:
+    """States and commands of a block; robots begin without being stopped, as with `remember`."""
     at, size = 0, 8 * (last - first)
     for r in range(rows.shape[0]):
         row = rows[r]
-        state = _float_grid_at(row[STATE], row[STATE_ROWS], row[WIDTH])
-        command = _float_grid_at(row[COMMAND], row[INPUTS], row[WIDTH])
-        for k in range(3):
-            _copy(_table_address(traces[r, TRACE_X + k]), _table_address(state[X + k, first:]), size)
+        state, command = _float_grid_in(row.state), _float_grid_in(row.command)
         before, after, inputs = _rows_kept(row)
-        held = 0
+        for k in range(3):  # x, y and z
+            _copy(_table_address(traces[r, k]), _table_address(state[k, first:]), size)
+        stopped = 0
         for w in range(first, last):
-            traces[r, FARTHEST, w - first] = 0.0
-            held += 1 if state[HELD, w] != 0.0 else 0
-        for w in range(first, last if held else first):
-            state[HELD, w] = 0.0
-        for k in range(row[STATE_ROWS]):
+            _trace_at(traces[r], w - first).farthest = 0.0
+            stopped += 1 if _state_at(state, w).is_stopped != 0.0 else 0
+        for w in range(first, last if stopped else first):
+            _state_at(state, w).is_stopped = 0.0
+        for k in range(row.state.rows):
             if k < before or k >= after:
                 _copy(_table_address(kept[at]), _table_address(state[k, first:]), size)
                 at += 1
@@ -261,14 +238,13 @@ def _keep(rows: Rows, first: int, last: int, kept: Array, traces: Array) -> None
 
 
 @kernel
-def _put_back_kept(rows: Rows, w: int, i: int, kept: Array) -> None:
+def _put_back_kept(rows: Records, w: int, i: int, kept: Array) -> None:
     at = 0
     for r in range(rows.shape[0]):
         row = rows[r]
-        state = _float_grid_at(row[STATE], row[STATE_ROWS], row[WIDTH])
-        command = _float_grid_at(row[COMMAND], row[INPUTS], row[WIDTH])
+        state, command = _float_grid_in(row.state), _float_grid_in(row.command)
         before, after, inputs = _rows_kept(row)
-        for k in range(row[STATE_ROWS]):
+        for k in range(row.state.rows):
             if k < before or k >= after:
                 state[k, w] = kept[at, i]
                 at += 1
@@ -286,39 +262,57 @@ def free_place(
     )  # fmt: skip
 
 
-# rows of a robot's start: its pose x, y, z, yaw; the least and the greatest that chance may make of each (NaN: it
-# stays); then how far occupied cells are [m], whether chance puts it, whether it stands on the ground
-POSE, LOW, HIGH, HOW = range(4)
-GAP, IS_DRAWN, IS_GROUND_BOUND = range(3)
+SPOT = record(x=float, y=float, z=float, yaw=float)  # [m], [rad]
+START = record(  # of a robot: its pose, and the least and the greatest that chance may make of it (NaN: it stays)
+    pose=SPOT,
+    low=SPOT,
+    high=SPOT,
+    gap=float,  # how far occupied cells are [m]
+    is_drawn=int,  # whether chance puts it
+    is_ground_bound=int,
+)
+start_at = records.record_at(START)
+_start_at = start_at
 
 
 @kernel
-def put_at_start(state: Array, w: int, start: Array, scene: Scene, key: int) -> None:
+def put_at_start(state: Array, w: int, start: Record, scene: Scene, key: int) -> None:
     """A robot at rest where it starts."""
-    x, y, z, yaw = start[POSE, 0], start[POSE, 1], start[POSE, 2], start[POSE, 3]
-    if start[HOW, IS_DRAWN] > 0.0:
-        new_x, new_y, found = free_place(
-            scene, start[LOW, 0], start[HIGH, 0], start[LOW, 1], start[HIGH, 1], start[HOW, GAP], key
-        )
+    low, high = start.low, start.high
+    x, y, z, yaw = start.pose.x, start.pose.y, start.pose.z, start.pose.yaw
+    if start.is_drawn:
+        new_x, new_y, found = free_place(scene, low.x, high.x, low.y, high.y, start.gap, key)
         turn, height = _uniforms(key, 0, 1)
         if found:
             x, y = new_x, new_y
-        if start[LOW, 2] == start[LOW, 2]:
-            z = start[LOW, 2] + (start[HIGH, 2] - start[LOW, 2]) * height
-        if start[LOW, 3] == start[LOW, 3]:
-            yaw = start[LOW, 3] + (start[HIGH, 3] - start[LOW, 3]) * turn
+        if low.z == low.z:
+            z = low.z + (high.z - low.z) * height
+        if low.yaw == low.yaw:
+            yaw = low.yaw + (high.yaw - low.yaw) * turn
     for row in range(state.shape[0]):
         state[row, w] = 0.0
-    state[X, w], state[Y, w], state[Z, w], state[YAW, w] = x, y, z, _wrap_angle(yaw)
-    if start[HOW, IS_GROUND_BOUND] > 0.0:
-        state[Z, w] = _ground_height(scene.elevation, scene.cell, x - scene.west, y - scene.south)
+    robot = _state_at(state, w)
+    robot.x, robot.y, robot.z, robot.yaw = x, y, z, _wrap_angle(yaw)
+    if start.is_ground_bound:
+        robot.z = _ground_height(scene.elevation, scene.cell, x - scene.west, y - scene.south)
 
 
 @threaded_kernel
-def put_all_at_start(state: Array, start: Array, scene: int, keys: Integers, worlds: Integers) -> None:
+def settle_all(function: int, fleet: int, worlds: Integers) -> None:
+    """Lay robots that were put somewhere onto the slope there; see `robot_loops.settle_address`."""
+    row = _fleet_at(fleet)
+    for index in range(worlds.shape[0]):
+        row.begin, row.end, row.world = worlds[index], worlds[index] + 1, worlds[index]
+        _call(function, fleet)
+        if row.is_broken:
+            return
+
+
+@threaded_kernel
+def put_all_at_start(state: Array, start: int, scene: int, keys: Integers, worlds: Integers) -> None:
     for index in range(worlds.shape[0]):
         w = worlds[index]
-        put_at_start(state, w, start, _scene_at(scene, w, start[0]), keys[index])
+        put_at_start(state, w, _start_at(start), _scene_at(scene, w, _floats_at(scene, 0)), keys[index])
 
 
 @threaded_kernel
@@ -345,7 +339,7 @@ def last_firing(whole: int, rest: int, parts: int, begin: Integers, ticks: int, 
 
 @threaded_kernel
 def sense(
-    calls: int, steps: int, count: int, fleet: Rows, worlds: Integers, tick: Integers, windows: int, window_count: int,
+    calls: int, steps: int, count: int, fleet: int, worlds: Integers, tick: Integers, windows: int, window_count: int,
     scratch: int,
 ) -> None:  # fmt: skip
     """Readings of sensors on one robot in these worlds: for each world what `compiled_tick.sense` does for one.
@@ -367,7 +361,8 @@ def sense(
             given[k].reading.address = _table_address(room) + 8 * motion_size
     _copy(scratch, _address_of_record(given[0]), count * CALL_BYTES)
     own, within = _calls_at(scratch, count), _windows_at(windows, window_count)
-    state = _float_grid_at(fleet[STATE], fleet[STATE_ROWS], fleet[WIDTH])
+    robots = _fleet_at(fleet)
+    state = _float_grid_in(robots.state)
     if steps_to[0].sample_many and worlds.shape[0]:  # settings that all worlds share stay in the block
         _gather(given[0].settings, 0, worlds[:1], block[MANY_SETTINGS:])
     for first in range(0, worlds.shape[0], BLOCK):
@@ -376,7 +371,7 @@ def sense(
         if is_many and _observe_block(state, some, given[0].mount, block):
             _sense_block(given[0], own[0], steps_to[0], some, tick, block)
         else:
-            _sense_one_by_one(given, own, steps_to, fleet, some, tick, within, room)
+            _sense_one_by_one(given, own, steps_to, robots, some, tick, within, room)
         for k in range(count):
             if own[k].is_broken:
                 return
@@ -391,19 +386,19 @@ def _observe_block(state: Array, worlds: Integers, mount: Array, block: Array) -
     """
     last, leaning = worlds.shape[0] - 1, 0
     for i in range(BLOCK):
-        w = worlds[min(i, last)]
-        block[OWN_X, i], block[OWN_Y, i], block[OWN_Z, i] = state[X, w], state[Y, w], state[Z, w]
-        block[OWN_YAW, i] = state[YAW, w]
-        leaning += 1 if (state[ROLL, w] != 0.0) | (state[PITCH, w] != 0.0) else 0
+        robot = _state_at(state, worlds[min(i, last)])
+        seen = _motions_at(block, i)
+        seen.x, seen.y, seen.z, seen.yaw = robot.x, robot.y, robot.z, robot.yaw
+        leaning += 1 if (robot.roll != 0.0) | (robot.pitch != 0.0) else 0
     if leaning:
         return False
     mount_x, mount_y, mount_z = mount[0], mount[1], mount[2]
     for i in range(BLOCK):
-        sine, cosine = _sincos(block[OWN_YAW, i])
-        x, y, z = block[OWN_X, i], block[OWN_Y, i], block[OWN_Z, i]
-        x, y, z = _level_place(x, y, z, sine, cosine, (mount_x, mount_y, mount_z))
-        block[SIN_YAW, i], block[COS_YAW, i] = sine, cosine
-        block[PLACE_X, i], block[PLACE_Y, i], block[PLACE_Z, i] = x, y, z
+        seen = _motions_at(block, i)
+        sine, cosine = _sincos(seen.yaw)
+        x, y, z = _level_place(seen.x, seen.y, seen.z, sine, cosine, (mount_x, mount_y, mount_z))
+        seen.sin_yaw, seen.cos_yaw = sine, cosine
+        seen.place_x, seen.place_y, seen.place_z = x, y, z
     return True
 
 
@@ -451,11 +446,11 @@ def _scatter(block: Array, target: Record, step: int, worlds: Integers) -> None:
 
 @kernel
 def _sense_one_by_one(
-    calls: Records, own: Records, steps: Records, fleet: Rows, worlds: Integers, tick: Integers, windows: Records,
+    calls: Records, own: Records, steps: Records, fleet: Record, worlds: Integers, tick: Integers, windows: Records,
     seen: Array,
 ) -> None:  # fmt: skip
     """`own`: a copy of the calls, to write to; `seen`: the motion they are given."""
-    state = _float_grid_at(fleet[STATE], fleet[STATE_ROWS], fleet[WIDTH])
+    state = _float_grid_in(fleet.state)
     for index in range(worlds.shape[0]):
         w = worlds[index]
         if own[0].stride == 0:
@@ -472,7 +467,7 @@ def _sense_one_by_one(
             mine.memory.address = call.memory.address + w * step.memory
             mine.reading.address = call.reading.address + w * step.reading
             mine.world, mine.key = w, _integers_at(step.keys, w + 1)[w]
-            mine.seen = mine.motion.address if mine.stride == 0 else fleet[STATE] + 8 * w
+            mine.seen = mine.motion.address if mine.stride == 0 else fleet.state.address + 8 * w
             _invoke(mine, windows, tick[w])
             if mine.is_broken:
                 return

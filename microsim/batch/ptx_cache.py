@@ -26,8 +26,8 @@ def kept_ptx(folder: Path | None, key: str, make: Callable[[], bytes]) -> tuple[
     """
     if folder is not None:
         file = folder / f"{key}.ptx"
-        name = _entry_of_file(file)
-        if name is not None:
+        name = f"kernel_{key}"
+        if _entry_of_file(file) == name:  # or another's code was copied there
             return file, name
     code, name = _renamed(make(), f"kernel_{key}")
     content = _MARK + hashlib.sha256(code).hexdigest().encode() + b"\n" + code

@@ -10,13 +10,15 @@ import numpy as np
 
 from microsim.batch.batch_columns import Array, Integers, shared
 from microsim.batch.batch_ground import Ground
-from microsim.batch.kernels import GAP, HIGH, HOW, IS_DRAWN, IS_GROUND_BOUND, LOW, POSE
+from microsim.batch.kernels import START
 from microsim.engine.bodies import Body
-from microsim.engine.calls import Rows, has_checked
+from microsim.engine.calls import has_checked
 from microsim.engine.components import Airflow
 from microsim.engine.noise import stream_keys
 from microsim.engine.random_layout import numbers_between
-from microsim.engine.records import address_of
+from microsim.engine.records import Records, address_of, grid_of, rows_of
+from microsim.engine.robot_loops import FLEET
+from microsim.engine.world_arrays import WorldArray
 from microsim.plugin_errors import plugin_errors
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomised import is_limit, place_spans, start_stream, value_stream, with_value
@@ -31,8 +33,8 @@ class RobotColumns:
         self.loops = ground.loops
         xp, width = self.loops.xp, self.loops.width_for(n)
         self.state: Array = xp.zeros((self.model.rows, width))
-        self.handed_in: Array = xp.zeros((len(self.model.inputs), width))
-        self.in_force: Array = xp.zeros_like(self.handed_in)
+        self.new_command: Array = xp.zeros((len(self.model.inputs), width))
+        self.active_command: Array = xp.zeros_like(self.new_command)
         self.keys: Integers = xp.zeros(width, np.int64)
         self.ignored: Integers = xp.zeros(width, np.int64)
         written = scenario.randomize.values if scenario.randomize else {}
@@ -42,25 +44,23 @@ class RobotColumns:
         varies = bool(self.limits or self.winds)
         self.parameters: Array = xp.zeros((len(column), width)) if varies else shared(xp, column, width)
         self.look_at_parameters()
-        self.fleet: Rows = self.loops.array(self._fleet_row())
-        self.start: Array = self.loops.array(self._start())
+        self.row = self._fleet_row()
+        self._fleet = self.loops.table(self.row)
+        self.fleet_at = address_of(self._fleet)
+        self.start = self.loops.table(self._start())
 
-    def _start(self) -> Array:
-        """(4, 4), see `kernels.put_at_start`."""
-        randomize, pose = self.scenario.randomize, self.settings.start.map_pose
-        found = np.full((4, 4), math.nan)
-        found[POSE] = pose.x, pose.y, pose.z or 0.0, pose.yaw
-        start = randomize.starts.get(self.name) if randomize else None
-        found[HOW, GAP], found[HOW, IS_DRAWN] = 0.0, start is not None
-        found[HOW, IS_GROUND_BOUND] = self.model.is_ground_bound
+    def _start(self) -> Records:
+        pose, chance = self.settings.start.map_pose, self.scenario.randomize
+        row = rows_of(START, pose=(pose.x, pose.y, pose.z or 0.0, pose.yaw), is_ground_bound=self.model.is_ground_bound)
+        start = chance.starts.get(self.name) if chance else None
         if start is not None:
-            found[HOW, GAP] = start.gap_m
-            found[LOW : HIGH + 1, 0], found[LOW : HIGH + 1, 1] = place_spans(pose, start)
-            if start.z is not None and pose.z is not None:
-                found[LOW : HIGH + 1, 2] = start.z
-            if start.yaw is not None:
-                found[LOW : HIGH + 1, 3] = start.yaw
-        return found
+            x, y = place_spans(pose, start)
+            stays = (math.nan, math.nan)
+            z = start.z if start.z is not None and pose.z is not None else stays
+            spans = zip(x, y, z, start.yaw or stays, strict=True)
+            row["low"], row["high"] = spans
+            row["gap"], row["is_drawn"] = start.gap_m, 1
+        return row
 
     def _wind(self, numbers: Mapping[str, float]) -> Airflow:
         wind = self.scenario.wind
@@ -71,11 +71,11 @@ class RobotColumns:
         return Airflow((xyz[0], xyz[1], xyz[2]), sigma, numbers.get("wind.gust_tau_s", wind.gust_tau_s))
 
     def _parameters(self, settings: Any, wind: Airflow) -> tuple[float, ...]:
-        return tuple(float(each) for each in self.model.parameters(settings, wind, self.dt))
+        return self.model.numbers(settings, wind, self.dt)
 
     def reset(self, worlds: Integers, seeds: Integers) -> None:
         self.keys[worlds] = self.loops.stream_keys(seeds, f"{self.name}/air/gust")
-        self.handed_in[:, worlds] = self.in_force[:, worlds] = 0.0
+        self.new_command[:, worlds] = self.active_command[:, worlds] = 0.0
         self.ignored[worlds] = 0
         self._draw_parameters(worlds, seeds)
         self.loops.put_at_start(self, worlds, self.loops.stream_keys(seeds, start_stream(self.name)))
@@ -108,33 +108,27 @@ class RobotColumns:
     def look_at_parameters(self) -> None:
         """Whether the number of the tick matters to any world."""
         is_one = self.parameters.strides[1] == 0
-        self.needs_tick = bool(self.model.needs_tick(self.parameters[:, :1] if is_one else self.parameters))
+        self.needs_tick = self.model.needs_tick_with(self.parameters[:, :1] if is_one else self.parameters)
 
-    def _fleet_row(self) -> Rows:
-        """The call that moves it, see `engine.calls`."""
-        state, command, parameters = self.state, self.in_force, self.parameters
-        step = 1 if parameters.strides[1] else 0
-        one, many = self.loops.advance_functions(self.model)
+    def _fleet_row(self) -> Records:
+        """The call that moves it."""
+        parameters, (one, many) = self.parameters, self.loops.advance_functions(self.model)
         self.has_checked = has_checked((one, many))
-        return np.array(
-            [
-                one, 0, address_of(state), *state.shape, 0, 0, address_of(command),
-                command.shape[0], address_of(parameters), parameters.shape[0], step,
-                address_of(self.keys), address_of(self.ground.scene), 0, 0, 0, 0,
-                many, 0, 0,
-            ],
-            np.int64,
+        width = parameters.shape[1] if parameters.strides[1] else 1
+        return rows_of(
+            FLEET, function=one, many=many, state=grid_of(self.state), command=grid_of(self.active_command),
+            parameters=(address_of(parameters), parameters.shape[0], width), keys=address_of(self.keys),
+            scene=address_of(self.ground.scene),
         )  # fmt: skip
 
-    def arrays(self) -> dict[str, tuple[Any, int]]:
-        """All that makes up its worlds, with the axis of the worlds."""
-        found: dict[str, tuple[Any, int]] = {
-            "state": (self.state, 1),
-            "handed_in": (self.handed_in, 1),
-            "in_force": (self.in_force, 1),
-            "keys": (self.keys, 0),
-            "ignored": (self.ignored, 0),
+    def arrays(self) -> dict[str, WorldArray]:
+        found = {
+            "state": WorldArray(self.state, 1),
+            "new_command": WorldArray(self.new_command, 1),
+            "active_command": WorldArray(self.active_command, 1),
+            "keys": WorldArray(self.keys),
+            "ignored": WorldArray(self.ignored),
         }
         if self.limits or self.winds:
-            found["parameters"] = (self.parameters, 1)
+            found["parameters"] = WorldArray(self.parameters, 1)
         return found

@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,8 @@ from microsim.batch.batch_columns import Integers
 from microsim.batch.kernels import STEP
 from microsim.batch.robot_columns import RobotColumns
 from microsim.engine.calls import BLOCK, BLOCK_ROWS, CALL, has_checked
-from microsim.engine.compiled_tick import Window, windows_table
-from microsim.engine.components import FixedMount
+from microsim.engine.compiled_tick import windows_table
+from microsim.engine.delay_line import DelayLine
 from microsim.engine.faults import TimedFault
 from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, SENSOR_FIELDS, observe
@@ -27,19 +26,18 @@ from microsim.engine.noise import stream_keys
 from microsim.engine.random_layout import numbers_between
 from microsim.engine.records import Records, address_of, rows_of
 from microsim.engine.timekeeper import Clock, Trigger
+from microsim.engine.world_arrays import WorldArray
 from microsim.errors import UsageError
-from microsim.faults import FAULTS
-from microsim.outputs.sensor_outputs import windows_of
-from microsim.scenario.bundles import bundle_of
-from microsim.scenario.live_changes import instances_of
+from microsim.outputs.sensor_context import sensor_context
+from microsim.outputs.sensor_faults import sensor_faults
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomised import value_stream, with_value
-from microsim.sensors.sensor import Kernel, Sensor, SensorContext
+from microsim.sensors.sensor import Kernel, KernelSensor, Sensor
 
 NEVER = -1  # tick of a reading that has not been made yet
 
 
-class Fixture:
+class BatchContext:
     """What all sensors of a batch share with their worlds."""
 
     def __init__(
@@ -50,17 +48,20 @@ class Fixture:
 
 
 class SensorColumns(ABC):
-    """What both forms share."""
+    """What all forms share."""
+
+    sensor: Sensor
 
     has_history = False  # a reading depends on the ones before it, so none may be left out
 
-    def __init__(self, fixture: Fixture, robot: RobotColumns, name: str, block: Any, sensor: Sensor, n: int) -> None:
-        self.fixture, self.robot, self.name, self.block, self.sensor, self.n = fixture, robot, name, block, sensor, n
+    def __init__(self, batch: BatchContext, robot: RobotColumns, name: str, block: Any, sensor: Sensor, n: int) -> None:
+        self.batch, self.robot, self.name, self.block, self.sensor, self.n = batch, robot, name, block, sensor, n
         self.target, self.loops = f"{robot.name}/{name}", robot.loops
-        scenario = fixture.scenario
+        scenario = batch.scenario
         self.trigger = Trigger(block.hz, scenario.physics_hz)
-        self.context = self._context()
-        self.faults = [fault for fault in fixture.faults if fault.target == self.target]
+        world, clock = robot.ground.world, batch.clock
+        self.context = sensor_context(scenario, robot.name, name, block, world, clock)
+        self.faults = sensor_faults(batch.faults, self.target, scenario.plugins)
         path = ".".join(("robots", robot.name, *robot.settings.sensor_key(name)))
         values = scenario.randomize.values if scenario.randomize else {}
         self.spans = {key: span for key, span in values.items() if key.startswith(f"{path}.")}
@@ -71,32 +72,9 @@ class SensorColumns(ABC):
         self.dropped: Integers = xp.zeros(width, np.int64)
         self.prepare()
 
-    def _context(self) -> SensorContext:
-        mount, world = getattr(self.block, "mount", None), self.fixture.scenario.world
-        return SensorContext(
-            robot=self.robot.name,
-            sensor=self.name,
-            settings=self.block,
-            world=self.robot.ground.world,
-            physics=None,  # type: ignore[arg-type] # nothing that works in batches looks at a single world's robots
-            clock=self.fixture.clock,
-            key=0,
-            mount=FixedMount() if mount is None else FixedMount(mount.xyz, mount.rpy),
-            robot_settings=self.robot.settings,
-            others=tuple(
-                (name, each.kind) for name, each in self.fixture.scenario.robots.items() if name != self.robot.name
-            ),
-            instances=partial(instances_of, self.fixture.scenario),
-            bundle=None if world is None else lambda: bundle_of(world),
-            bundle_key=world,
-        )
-
     @abstractmethod
     def prepare(self) -> None:
         """Make the arrays of this kind of sensor."""
-
-    def windows(self, effect: str) -> list[Window]:
-        return windows_of(self.faults, effect, self.fixture.scenario.plugins)
 
     def settings_of(self, numbers: dict[str, float]) -> Any:
         """The block with what the seed has drawn."""
@@ -121,16 +99,17 @@ class SensorColumns(ABC):
     def sample(self, worlds: Integers, tick: Integers) -> None:
         """Read it in these worlds, at their ticks."""
 
-    def arrays(self) -> dict[str, tuple[Any, int]]:
-        """All that makes up its worlds, with the axis of the worlds."""
+    def arrays(self) -> dict[str, WorldArray]:
+        """All that makes up its worlds, but for what is under way."""
         return {
-            "keys": (self.keys, 0),
-            "sampled_at": (self.sampled_at, 0),
-            "dropped": (self.dropped, 0),
-            "readings": (self.readings, 0),
+            "keys": WorldArray(self.keys),
+            "sampled_at": WorldArray(self.sampled_at),
+            "dropped": WorldArray(self.dropped),
+            "readings": WorldArray(self.readings),
         }
 
     readings: Any  # a row for each world
+    line: DelayLine | None = None  # of readings that leave later
 
     def kernels(self) -> set[Any]:
         """What a GPU runs for it."""
@@ -139,11 +118,8 @@ class SensorColumns(ABC):
     def finish(self, worlds: Integers, tick: Integers) -> None:  # noqa: B027 - not every kind needs it
         """At the end of a call."""
 
-    def memory(self, worlds: Integers, seeds: Integers, tick: Integers) -> Any:  # noqa: B027 - nor this
-        """What is not in its arrays."""
-
-    def recall(self, worlds: Integers, memory: Any) -> None:  # noqa: B027 - nor this
-        """Take it back."""
+    def loaded(self, worlds: Integers, seeds: Integers) -> None:  # noqa: B027 - nor this
+        """The arrays of these worlds are those of a snapshot."""
 
 
 @dataclass
@@ -163,13 +139,17 @@ class Calls:
 class KernelColumns(SensorColumns):
     """A sensor with a kernel."""
 
+    sensor: KernelSensor
+
     def prepare(self) -> None:
         sensor, context, n = self.sensor, self.context, self.n
         xp, array = self.loops.xp, self.loops.array
-        kernel = sensor.sample if sensor.sample_of is None else sensor.sample_of(context)
+        kernel, tracker = sensor.kernel(context), sensor.tracker
         if kernel is None:
             raise UsageError(f"{self.target}: the model {self.robot.settings.model} has no joints")
-        self.owner = self.fixture.owners.setdefault(self.robot.name, self) if sensor.shares_memory else self
+        self.owner = (
+            self.batch.owners.setdefault(self.robot.name, self) if tracker is not None and tracker.is_shared else self
+        )
         numbers = np.array([*sensor.numbers(self.owner.context), 0.0], np.float64)
         self.settings: Array = array(np.tile(numbers, (n if self.spans else 1, 1)))
         self.memories: Array = xp.zeros((n, max(len(sensor.memory), 1)))
@@ -183,18 +163,18 @@ class KernelColumns(SensorColumns):
         self.readings = self._numbers.reshape(-1, *sensor.reading_shape(context))
         if self.is_rounded:
             self.readings = xp.zeros((n, *sensor.reading_shape(context)), sensor.dtype)
-        self.has_history = (bool(sensor.memory) and sensor.track is None) or bool(self.windows("silence"))
-        self.is_tracking = sensor.track is not None and sensor.is_tracking(self.block) and self.owner is self
+        self.has_history = (bool(sensor.memory) and tracker is None) or bool(self.faults.silent)
+        self.is_tracking = tracker is not None and tracker.applies(self.block) and self.owner is self
         self._make_calls(kernel)
 
     def _make_calls(self, kernel: Any) -> None:
-        owner, jumps, silent = self.owner, self.windows("shift"), self.windows("silence")
+        owner, jumps, silent = self.owner, self.faults.jumps, self.faults.silent
         array = self.loops.array
         self.window_count = len(jumps) + len(silent)
         self._windows = self.loops.table(windows_table([*jumps, *silent]))
         self.windows_at = address_of(self._windows)
         dropouts = len(jumps), self.window_count
-        self.motion_size = self.robot.state.shape[0] if self.sensor.reads_state else SENSOR_FIELDS
+        self.motion_size = self.robot.state.shape[0] if self.sensor.reads == "state" else SENSOR_FIELDS
         kernels, owners, self._kept = [kernel], [f"sensor {self.target}"], []
         sizes = owner.sizes[0], owner.sizes[1], self.sizes[2]
         calls = [self._call(kernel, owner.settings, owner.memories, sizes, (0, len(jumps)))]
@@ -202,21 +182,20 @@ class KernelColumns(SensorColumns):
         many = self._kernel_for_blocks()
         if many is not None:
             steps[0]["sample_many"] = self.loops.sample_many_function(many)
-        for fault in self.faults:
-            kind = FAULTS.find(fault.kind, self.fixture.scenario.plugins)
-            if kind is not None and kind.effect == "alter":
-                span = array(np.array([[fault.first_tick, fault.end_tick, *fault.offset]], np.float64))
-                room = self.loops.xp.zeros((self.n, self.reading_size))
-                kernels.append(kind.alter)
-                owners.append(f"the fault {kind.name} of {owners[0]}")
-                calls.append(self._call(kind.alter, span, room, (span.shape[1], self.reading_size, self.sizes[2])))
-                steps.append(self._step(span, room))
-                self._kept += [span, room]
+        for kind, effect, fault in self.faults.altering:
+            span = array(np.array([[fault.first_tick, fault.end_tick, *fault.offset]], np.float64))
+            room = self.loops.xp.zeros((self.n, self.reading_size))
+            kernels.append(effect.alter)
+            owners.append(f"the fault {kind.name} of {owners[0]}")
+            calls.append(self._call(effect.alter, span, room, (span.shape[1], self.reading_size, self.sizes[2])))
+            steps.append(self._step(span, room))
+            self._kept += [span, room]
         self.calls = self._calls(kernels, owners, calls, steps)
-        if self.is_tracking:
-            call = self._call(self.sensor.track, self.settings, self.memories, sizes)
+        tracker = self.sensor.tracker
+        if self.is_tracking and tracker is not None:
+            call = self._call(tracker.kernel, self.settings, self.memories, sizes)
             step = self._step(self.settings, self.memories, is_tracker=1)
-            self.track_calls = self._calls([self.sensor.track], owners[:1], [call], [step])
+            self.track_calls = self._calls([tracker.kernel], owners[:1], [call], [step])
 
     def _calls(self, kernels: list[Any], owners: list[str], calls: list[Records], steps: list[Records]) -> Calls:
         rows, steps_to = np.concatenate(calls), np.concatenate(steps)
@@ -242,7 +221,7 @@ class KernelColumns(SensorColumns):
             scene=address_of(self.robot.ground.scene),
             table=(address_of(self.table), sizes[2]),
             reading=(address_of(self._numbers), self.reading_size),
-            stride=self.robot.state.shape[1] if self.sensor.reads_state else 0,
+            stride=self.robot.state.shape[1] if self.sensor.reads == "state" else 0,
             mount=self.context.mount.xyz,
             jumps=jumps,
         )
@@ -263,7 +242,7 @@ class KernelColumns(SensorColumns):
             dropped=address_of(self.dropped),
             dropouts=dropouts,
             is_tracker=is_tracker,
-            reads_place=int(self.sensor.reads_place_only),
+            reads_place=int(self.sensor.reads == "place"),
         )
 
     def _kernel_for_blocks(self) -> Kernel | None:
@@ -273,7 +252,7 @@ class KernelColumns(SensorColumns):
             return None
         sizes = self.owner.settings.shape[1], self.owner.memories.shape[1], self.reading_size
         has_room = all(size <= rows for size, rows in zip(sizes, BLOCK_ROWS, strict=True))
-        is_fit = sensor.reads_place_only and (self.robot.ground.is_shared or not sensor.many_share_map)
+        is_fit = sensor.reads == "place" and (self.robot.ground.is_shared or not sensor.many_share_map)
         return sensor.sample_many if has_room and is_fit else None
 
     def reset(self, worlds: Integers, seeds: Integers) -> None:
@@ -287,10 +266,11 @@ class KernelColumns(SensorColumns):
                 settings[index, :-1] = self.sensor.numbers(context)
             self.settings[worlds] = self.loops.array(settings)
         self.memories[worlds] = 0.0
-        if self.is_tracking and self.sensor.begin is not None:
+        tracker = self.sensor.tracker
+        if self.is_tracking and tracker is not None and tracker.begin is not None:
             seen = np.empty((worlds.size, FIELDS))
             observe(np.ascontiguousarray(self.loops.host(self.robot.state[:, worlds])), seen)
-            begun = np.stack(np.broadcast_arrays(*self.sensor.begin(seen.T, self.block)), axis=1)
+            begun = np.stack(np.broadcast_arrays(*tracker.begin(seen.T, self.block)), axis=1)
             self.memories[worlds] = self.loops.array(begun)
 
     def sample(self, worlds: Integers, tick: Integers) -> None:
@@ -302,13 +282,11 @@ class KernelColumns(SensorColumns):
     def kernels(self) -> set[Any]:
         return set(self.calls.kernels)
 
-    def arrays(self) -> dict[str, tuple[Any, int]]:
-        found = {**super().arrays(), "memories": (self.memories, 0)}
-        return {**found, "settings": (self.settings, 0)} if self.spans else found
+    def arrays(self) -> dict[str, WorldArray]:
+        found = {**super().arrays(), "memory": WorldArray(self.memories)}
+        return {**found, "settings": WorldArray(self.settings)} if self.spans else found
 
 
 def why_not(target: str, block: Any, sensor: Sensor, has_others: bool) -> str:
     """Why a sensor cannot run in a batch; empty when it can."""
-    if sensor.is_simple:
-        return f"{target} is a plug-in without a kernel, which runs in a Simulation only"
-    return sensor.unbatchable(block, has_others).format(target=target)
+    return sensor.why_not_in_batch(block, has_others).format(target=target)

@@ -234,7 +234,7 @@ class _BundleLoading:
         return None if source is None else read_mesh(source)
 
     def _check_lanes(self) -> None:
-        from microsim.bundle.roads.road_map import read_lanes
+        from microsim.bundle.road_map import read_lanes
 
         source = self.files.get("geometry.lanes")
         if source is None:

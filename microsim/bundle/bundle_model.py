@@ -344,6 +344,7 @@ class RenderConfig(BundleText):
     background_rgb: Rgb = (0.0, 0.0, 0.0)  # where no Gaussian is; with a sky, the colour of its horizon
     near_plane_m: Annotated[Finite, Field(ge=0.001, le=100)] = 0.2
     sky_rgb: Rgb | None = None  # the sky at its zenith; None: one colour everywhere
+    ground_rgb: Rgb | None = None  # below the horizon; None: as at the horizon
     exposure_ev: Annotated[Finite, Field(ge=-10, le=10)] = 0.0  # every colour times 2 to this
     gain_sigma: Share = 0.0  # standard deviation of a frame's brightness, as a share of it
     noise_sigma: Annotated[Finite, Field(ge=0, le=255)] = 0.0  # of every colour of every pixel, in steps of 8 bits

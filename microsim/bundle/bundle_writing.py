@@ -22,7 +22,7 @@ from microsim.bundle.bundle_loading import load_bundle
 from microsim.bundle.bundle_model import Bundle, Heightmap
 from microsim.bundle.calibration import CalibrationFile
 from microsim.bundle.mapped_arrays import ROTATION, ROTATION_W_FIRST, columns_of
-from microsim.bundle.roads.road_map import LANES_FILE
+from microsim.bundle.road_map import LANES_FILE
 from microsim.documents.yaml_text import read_yaml, to_yaml
 from microsim.errors import MicroSimError, UsageError
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from microsim.cli.command import ROS_ARGS, Commands
-from microsim.cli.terminal import WRONG_INPUT, guarded_output, prepare_streams
+from microsim.cli.terminal import ExitCode, guarded_output, prepare_streams
 from microsim.errors import (
     BundleError,
     MapError,
@@ -76,7 +76,7 @@ def main(*command: str) -> NoReturn:
         if isinstance(error, UntrustedError) and arguments:
             options = [word for folder in error.folders for word in ("--plugins", folder)]
             typer.echo(f"  {shlex.join(['microsim', arguments[0], *options, *arguments[1:], *ROS_ARGS])}", err=True)
-        sys.exit(WRONG_INPUT)
+        sys.exit(ExitCode.WRONG_INPUT)
     except Exception as error:  # what a plug-in raised where nothing else expected it
         from microsim.plugin_errors import error_in_plugin
 
@@ -84,7 +84,7 @@ def main(*command: str) -> NoReturn:
         if found is None:
             raise
         typer.echo(f"microsim: {found}", err=True)
-        sys.exit(WRONG_INPUT)
+        sys.exit(ExitCode.WRONG_INPUT)
     raise AssertionError("typer always exits")
 
 

@@ -1,6 +1,7 @@
 """What a command is, how commands are found, and how their options are declared and read.
 
-A command is one file in `microsim/cli/commands/` with its options, its help and its work, and one constant:
+A command is one file in `microsim/cli/commands/`, or in the folder `commands` of a part, with its options, its help and
+its work, and one constant:
 
     COMMAND = Command(diff, panel="Recordings", position=220)
 
@@ -12,34 +13,28 @@ the entry point group `microsim.commands`: the entry point's name is the command
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import math
 import os
-import pkgutil
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import wraps
+from functools import reduce, wraps
+from operator import or_
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from microsim.cli import commands
 from microsim.cli.terminal import guarded_output, set_quiet, warnings_as_sentences
 from microsim.errors import PluginError, UsageError
 from microsim.options import Option, Parser, argument, flag, given, option, options_in, simulated_time
-from microsim.registry import code_only_from, note_origin, trust
+from microsim.registry import Registry, code_only_from, trust
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from microsim.attachment import Attachment
-
-ENTRY_POINTS = "microsim.commands"
 
 
 class Command(NamedTuple):
@@ -54,17 +49,15 @@ class Command(NamedTuple):
     panel: str = "Other commands"  # heading in `microsim --help`
     position: int = 1000  # place among all commands; a panel stands where its first command does
     is_joined: bool = False  # by attachments, see `microsim.attachment`
-    json: Any = None  # what `--json` prints, see `json_schemas`; of a group, a mapping from the names of its commands
+    json: Any = None  # what `--json` prints (`json_schemas`), or gives it; of a group, by the names of its commands
 
     def outputs(self, name: str) -> dict[str, Any]:
         """Each command that has `--json`, such as `bag info`, and what it prints."""
         if self.json is None:
             return {}
-        return (
-            {f"{name} {each}": kind for each, kind in self.json.items()}
-            if isinstance(self.json, dict)
-            else {name: self.json}
-        )
+        if isinstance(self.json, dict):
+            return {f"{name} {each}": kind for each, kind in self.json.items()}
+        return {name: self.json() if isinstance(self.json, FunctionType) else self.json}
 
     def without_options(self) -> Command:
         """The same name and help: all that a list of commands shows."""
@@ -122,15 +115,16 @@ class Commands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.commands and not self._is_complete:
-            if cmd_name in _shipped_names():
-                self.commands.update(_built({cmd_name: _shipped(cmd_name)}))
+            shipped = COMMANDS.find(cmd_name) if cmd_name in COMMANDS.built_in_names else None
+            if shipped is not None:
+                self.commands.update(_built({cmd_name: shipped}))
             else:
                 self.list_commands(ctx)
         return self.commands.get(cmd_name)
 
     def list_commands(self, ctx: Any) -> list[str]:
         if not self._is_complete:
-            found = {**dict(_from_packages()), **{name: _shipped(name) for name in _shipped_names()}}
+            found = COMMANDS.loadable(_report)
             if self.lists_names_only:
                 found = {name: command.without_options() for name, command in found.items()}
             self.commands = _built(found)
@@ -183,63 +177,43 @@ def _take_negative_numbers(command: Any) -> None:
     command.make_parser = parser_of
 
 
+COMMANDS: Registry[Command] = Registry(
+    constant="COMMAND", package="microsim", in_folders="commands", group="microsim.commands", is_named_by_file=True,
+    expected="a microsim.cli.command.Command", is_one=lambda declared: isinstance(declared, Command),
+    order=lambda declared: declared.position,
+)  # fmt: skip
+
+
 def json_outputs() -> dict[str, Any]:
-    """What every command prints with `--json`, in the order of the commands."""
-    shipped = {name: _shipped(name) for name in _shipped_names()}
-    ordered = sorted(shipped, key=lambda name: (shipped[name].position, name))
-    return {each: kind for name in ordered for each, kind in shipped[name].outputs(name).items()}
+    """What every command that ships prints with `--json`, in the order of the commands."""
+    found = COMMANDS.built_in
+    ordered = sorted(found, key=lambda name: (found[name].position, name))
+    return {each: kind for name in ordered for each, kind in _output(found[name], name).items()}
 
 
-def _shipped_names() -> list[str]:
-    return [name.replace("_", "-") for _, name, _ in pkgutil.iter_modules(commands.__path__)]
+def _output(command: Command, name: str) -> dict[str, Any]:
+    """With what attachments add, and print instead."""
+    if not command.is_joined:
+        return command.outputs(name)
+    from microsim.attachment import ATTACHMENTS
+    from microsim.cli.json_schemas import with_fields
+
+    added, instead = (
+        [declared[name] for each in ATTACHMENTS.built_in.values() if name in (declared := getattr(each, field))]
+        for field in ("json", "json_instead")
+    )
+    return {each: reduce(or_, [with_fields(kind, *added), *instead]) for each, kind in command.outputs(name).items()}
 
 
-def _shipped(name: str) -> Command:
-    module = importlib.import_module(f"{commands.__name__}.{name.replace('-', '_')}")
-    command = getattr(module, "COMMAND", None)
-    if not isinstance(command, Command):
-        raise PluginError(f"{module.__file__}: expected a constant COMMAND = Command(...)")
-    return command
-
-
-def _from_packages() -> Iterator[tuple[str, Command]]:
-    for entry in _entry_points():
-        try:
-            command = entry.load()
-            if not isinstance(command, Command):
-                raise TypeError(f"expected a microsim.cli.command.Command, found {type(command).__name__}")
-        except Exception as error:  # an installed package can raise anything, and must not stop other commands
-            text = f"the command {entry.name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}"
-            typer.echo(f"microsim: {text}", err=True)
-        else:
-            note_origin(command, entry.module, "COMMAND")
-            yield entry.name, command
-
-
-def _entry_points() -> Iterable[EntryPoint]:
-    """Importing `importlib.metadata` takes a tenth of `microsim --help`, so only where some package has a command."""
-    marker = f"[{ENTRY_POINTS}]".encode()
-    for folder in dict.fromkeys(sys.path):
-        for file in Path(folder or ".").glob("*-info/entry_points.txt"):
-            with suppress(OSError):
-                if marker in file.read_bytes():
-                    from importlib.metadata import entry_points
-
-                    return entry_points(group=ENTRY_POINTS)
-    return ()
+def _report(error: PluginError) -> None:
+    typer.echo(f"microsim: {error}", err=True)
 
 
 def attachments() -> list[type[Attachment]]:
     """Every one that can be loaded; a package's that cannot be is named, and harms no other."""
     from microsim.attachment import ATTACHMENTS
 
-    found = list(ATTACHMENTS.built_in.values())
-    for name in ATTACHMENTS.plugin_names():
-        try:
-            found += [each for each in [ATTACHMENTS.find(name)] if each is not None]
-        except PluginError as error:
-            typer.echo(f"microsim: {error}", err=True)
-    return sorted(found, key=lambda each: each.position)
+    return [*ATTACHMENTS.loadable(_report).values()]
 
 
 # ---- options ---------------------------------------------------------------------------------------------------------

@@ -21,6 +21,19 @@ def schema_of(declared: Any, title: str) -> dict[str, Any]:
     return {**head, **_schema(declared)}
 
 
+def with_fields(declared: Any, *added: Any) -> Any:
+    """A declaration with the fields of others."""
+    if not added:
+        return declared
+    hints: dict[str, Any] = {}
+    for each in (declared, *added):
+        hints |= get_type_hints(each, include_extras=True)
+    make: Any = TypedDict
+    made = make(declared.__name__, hints)
+    made.__doc__ = declared.__doc__
+    return made
+
+
 def _schema(kind: Any) -> dict[str, Any]:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
@@ -65,10 +78,6 @@ SimulatedTime = Annotated[float, "Simulated time at the end [s]."]
 Ticks = Annotated[int, "Ticks that were run."]
 
 
-NamesOutput = Annotated[dict[str, list[str]], "Types by name."]
-MessageOutput = Annotated[Any, "A message as an object of its fields; with --field, the value of that field."]
-
-
 class DifferenceOutput(TypedDict):
     """The first message that differs."""
 
@@ -102,13 +111,6 @@ class LinkOutput(LinkNames):
     latency_ms_mean: float
 
 
-class MissionOutput(TypedDict):
-    name: str
-    expectations: Annotated[int, "How many the mission has."]
-    violations: Annotated[list[str], "A sentence for everything that was not as expected."]
-    undecided: Annotated[int, "Expectations that could not be judged, because the run ended too soon."]
-
-
 class RunOutput(TypedDict):
     scenario: Annotated[str, "Name of the scenario."]
     seed: int
@@ -121,26 +123,3 @@ class RunOutput(TypedDict):
     digest: Digest
     ignored: Annotated[dict[str, int], "Inputs that were ignored: why, and how many."]
     radio: Annotated[list[LinkOutput], "Counts of each direction."]
-    from_state: NotRequired[Annotated[str, "With --from-state: the file."]]
-    mission: NotRequired[Annotated[MissionOutput, "With --mission: its result."]]
-
-
-class BundleOutput(TypedDict):
-    name: str
-    description: str
-    folder: str
-    bytes: Annotated[int, "Of all its files."]
-    origin_wgs84: Annotated[list[float], "Latitude, longitude [deg], altitude [m]."]
-    heights: Annotated[str, "Size of the height map, and its lowest and highest point, as text."]
-    cells_without_ground: int
-    west_south_east_north_m: Annotated[list[float], "Its edges in the map frame [m]."]
-    drivable_polygons: int
-    drivable_area_m2: float
-    gaussians: int
-    sh_degree: Annotated[int, "Of the splats' colours."]
-    triangles: int
-    objects: Annotated[dict[str, str], "Objects with a name: size and place, as text."]
-    cameras: Annotated[dict[str, str], "By name, as text."]
-    lidars: Annotated[dict[str, str], "By name, as text."]
-    physics_hz: float
-    warnings: list[str]

@@ -15,7 +15,7 @@ from microsim.attachment import Attachment, Plan, Run
 from microsim.cli import terminal
 from microsim.cli.command import ROS_ARGS
 from microsim.cli.precompile import compiling, precompile_scenario
-from microsim.cli.terminal import FAILED, GOOD, print_json, tell, warn
+from microsim.cli.terminal import ExitCode, print_json, tell, warn
 from microsim.errors import MicroSimError
 from microsim.options import given
 from microsim.shipped import Chosen
@@ -90,7 +90,7 @@ def _carried_out(
             ran(run)
         if not run.error:
             _report(run, prints_digest)
-    return FAILED if run.is_failed else GOOD
+    return ExitCode.FAILED if run.is_failed else ExitCode.GOOD
 
 
 @contextmanager
@@ -168,12 +168,12 @@ def rehearsal(sim: Simulation, attachments: Sequence[Attachment], chosen: Chosen
 def _stopped_at_once(interrupts: terminal.Interrupts, runs: Sequence[Run]) -> int:
     if interrupts.runner is None:
         print("\nmicrosim: stopped before the first tick", file=sys.stderr)
-        return GOOD
+        return ExitCode.GOOD
     print("\nmicrosim: stopped at once, in the middle of a tick", file=sys.stderr)
     for run in runs:
         for text in run.unfinished:
             warn(text)
-    return FAILED
+    return ExitCode.FAILED
 
 
 # ---- its result ------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from enum import IntEnum
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -26,7 +27,14 @@ from microsim.errors import ScenarioWarning
 if TYPE_CHECKING:
     from microsim.runner import Runner
 
-GOOD, FAILED, WRONG_INPUT = 0, 1, 2  # exit codes
+
+class ExitCode(IntEnum):
+    """Of every command."""
+
+    GOOD = 0
+    FAILED = 1  # the run failed, or what was checked is not as it must be
+    WRONG_INPUT = 2
+
 
 _LOG_EVERY_SECOND_S = 60.0  # in a log, a line a second for the first minute, then one every ten
 _BETWEEN_LINES_S = 5.0  # of a count, in a log
@@ -64,14 +72,14 @@ def guarded_output() -> Iterator[None]:
             sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         _forget_stdout()
-        sys.exit(GOOD)
+        sys.exit(ExitCode.GOOD)
     except MemoryError as error:
         warn(_out_of_memory(str(error)))
-        sys.exit(FAILED)
+        sys.exit(ExitCode.FAILED)
     except OSError as error:
         if error.errno == errno.ENOMEM:
             warn(_out_of_memory("" if error.filename is None else str(error.filename)))
-            sys.exit(FAILED)
+            sys.exit(ExitCode.FAILED)
         if _is_of_stdout(error):  # else its text must still appear
             _forget_stdout()
         what = "the output cannot be written: " if _is_of_stdout(error) else ""
@@ -96,7 +104,7 @@ def exit_code_of(error: OSError) -> int:
     """A path that cannot be used is wrong input; a disk that fails or fills up is a failure."""
     wrong = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
     is_wrong = error.errno in (*wrong, errno.ENOTEMPTY, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL)
-    return WRONG_INPUT if is_wrong and error.filename is not None else FAILED
+    return ExitCode.WRONG_INPUT if is_wrong and error.filename is not None else ExitCode.FAILED
 
 
 def _forget_stdout() -> None:
@@ -172,7 +180,7 @@ def say_comparison(found: Any, as_json: bool) -> int:
         tell(wrapped(str(found)))
     else:
         print(wrapped(str(found)))
-    return GOOD if found.is_identical else FAILED
+    return ExitCode.GOOD if found.is_identical else ExitCode.FAILED
 
 
 def wrapped(text: str) -> str:

@@ -10,8 +10,8 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, lru_cache
-from types import FunctionType
-from typing import Any, NamedTuple, TypeAlias
+from types import FunctionType, MappingProxyType
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numba
 import numba.core.config
@@ -25,25 +25,35 @@ from numba.np.arrayobj import populate_array
 
 from microsim.engine.compiled import cached_cfunc, is_checked, kernel, plain
 from microsim.engine.geometry import Array, Grid
-from microsim.engine.records import ADDRESS, INT, RANGE, SPAN, VEC3, address_of, floats_in, record, record_at
+from microsim.engine.records import (
+    ADDRESS,
+    RANGE,
+    SPAN,
+    VEC3,
+    address_of,
+    floats_in,
+    record,
+    record_at,
+)
 
 Rows: TypeAlias = npt.NDArray[np.int64]
+_Maker = TypeVar("_Maker", bound=Callable[..., int])
 
 # A call of a sensor's kernel: what it is given, then where the engine finds what it fills into `motion`.
 CALL = record(
     function=ADDRESS,  # compiled, and called with the address of this row
-    is_broken=INT,  # 1 after the kernel raised an exception; then it is not called again, and this row stays as it was
+    is_broken=int,  # 1 after the kernel raised an exception; then it is not called again, and this row stays as it was
     settings=SPAN,
     motion=SPAN,
     memory=SPAN,
     scene=ADDRESS,
-    world=INT,
+    world=int,
     table=SPAN,
-    key=INT,
-    tick=INT,
+    key=int,
+    tick=int,
     reading=SPAN,
     seen=ADDRESS,  # the robot's motion, or its column of the state
-    stride=INT,  # [numbers] from one of that column to the next; 0: it is a motion
+    stride=int,  # [numbers] from one of that column to the next; 0: it is a motion
     mount=VEC3,  # [m]
     jumps=RANGE,  # windows of time
 )
@@ -56,14 +66,6 @@ MANY_SETTINGS = 33  # after the rows of a motion
 MANY_MEMORY = MANY_SETTINGS + BLOCK_ROWS[0]
 MANY_READING = MANY_MEMORY + BLOCK_ROWS[1]
 MANY_ROWS = MANY_READING + BLOCK_ROWS[2]
-
-# columns of a fleet's call
-FUNCTION, IS_BROKEN, STATE, STATE_ROWS, WIDTH, BEGIN, END, COMMAND, INPUTS, PARAMETERS, PARAMETER_ROWS = range(11)
-PARAMETER_STEP, KEYS, FLEET_SCENE, FLEET_WORLD, FLEET_TICK, TICKS, FLEET_SEEN = range(11, 18)
-MANY, TRACE, TRACE_WIDTH = range(
-    18, 21
-)  # the function for many columns (0: none), and what it writes, see `RobotModel`
-FLEET_COLUMNS = 21
 
 _IS_PLAIN = bool(numba.core.config.DISABLE_JIT)
 
@@ -88,11 +90,6 @@ _ELEVATION, _SURFACE, _CLEARANCE, _FOOTING = 0, 4, 8, 12
 _CELL, _WEST, _SOUTH, _DT, _PLANE = range(16, 21)
 SCENE_COLUMNS = 21
 PLANE_SIZE = 12
-
-# rows of a trace, with a column per robot: where it was, and the square of how far from there it ever was since [m^2]
-TRACE_X, TRACE_Y, TRACE_Z, FARTHEST = range(4)
-TRACE_ROWS = 4
-
 
 call_at = record_at(CALL)
 
@@ -278,6 +275,15 @@ def scene_row(
 
 kernel_called: Any = None  # stands for a kernel in the functions below
 
+_makers: list[Any] = []
+
+
+def kept_address(make: _Maker) -> _Maker:
+    """Of each function it is made once."""
+    made: Any = cache(make)
+    _makers.append(made)
+    return made
+
 
 def _sample_entry(address: int) -> None:
     call = call_at(address)
@@ -306,99 +312,31 @@ def _sample_many_entry(address: int) -> None:
     )
 
 
-@kernel
-def _columns_at(address: int, rows: int, width: int, begin: int, end: int) -> Array:
-    return float_grid_at(address, rows, width)[:, begin:end]
+@kept_address
+def contact_address(function: Callable[[int], None]) -> int:
+    """Address of a plain function that is given the address of a `contacts.CONTACTS` record."""
+    return _registered(function)
 
 
-@kernel
-def _parameters_at(row: Rows) -> Array:
-    """(p, n); one column for all has a step of 0."""
-    count, step = row[END] - row[BEGIN], row[PARAMETER_STEP]
-    width = row[WIDTH] if step else 1
-    flat = floats_at(row[PARAMETERS] + 8 * step * row[BEGIN], row[PARAMETER_ROWS] * width - step * row[BEGIN])
-    return np.lib.stride_tricks.as_strided(flat, (row[PARAMETER_ROWS], count), (8 * width, 8 * step))
-
-
-@kernel
-def _fleet_at(row: Rows) -> tuple[Array, Array, Array, Rows, Scene]:
-    begin, end = row[BEGIN], row[END]
-    return (
-        _columns_at(row[STATE], row[STATE_ROWS], row[WIDTH], begin, end),
-        _columns_at(row[COMMAND], row[INPUTS], row[WIDTH], begin, end),
-        _parameters_at(row),
-        integers_at(row[KEYS], end)[begin:],
-        scene_at(row[FLEET_SCENE], row[FLEET_WORLD], floats_at(row[FLEET_SCENE], 0)),
-    )
-
-
-def _advance_entry(address: int) -> None:
-    row = integers_at(address, FLEET_COLUMNS)
-    state, command, settings, keys, scene = _fleet_at(row)
-    kernel_called(state, command, settings, keys, scene, row[FLEET_TICK], row[TICKS])
-
-
-def _advance_many_entry(address: int) -> None:
-    row = integers_at(address, FLEET_COLUMNS)
-    state, command, settings, keys, scene = _fleet_at(row)
-    trace = float_grid_at(row[TRACE], TRACE_ROWS, row[TRACE_WIDTH])
-    kernel_called(state, command, settings, keys, scene, row[FLEET_TICK], row[TICKS], trace)
-
-
-def _advance_entry_0_1(address: int) -> None:
-    """For robot models written for version 0.1, whose kernels take the grid apart."""
-    row = integers_at(address, FLEET_COLUMNS)
-    state, command, settings, keys, scene = _fleet_at(row)
-    grid = scene.elevation, scene.footing, scene.cell, scene.west, scene.south
-    kernel_called(state, command, settings, keys, *grid, scene.dt, row[FLEET_TICK], row[TICKS])
-
-
-def _contact_entry(address: int) -> None:
-    row = integers_at(address, FLEET_COLUMNS)
-    kernel_called(row[STATE], row[FLEET_WORLD], row[FLEET_TICK])
-
-
-@cache
-def contact_address(function: Callable[[int, int, int], None]) -> int:
-    """Address of a kernel `(table, world, tick)` that is called between the fleets, see `contacts`."""
-    return _address(function, _contact_entry)
-
-
-@cache
+@kept_address
 def sample_address(function: Callable[..., None]) -> int:
     """Address of a sensor's kernel `(settings, motion, memory, scene, key, tick, reading)`, to be called with a row."""
-    return _address(function, _sample_entry)
+    return entry_address(function, _sample_entry, _SAMPLED)
 
 
-@cache
+@kept_address
 def sample_many_address(function: Callable[..., None]) -> int:
     """The same of its form for a block of worlds: every array has a column for each."""
-    return _address(function, _sample_many_entry)
+    return entry_address(function, _sample_many_entry, "settings, motions, memories, scene, keys, ticks, readings")
 
 
-@cache
+@kept_address
 def picture_address(function: Callable[..., None]) -> int:
     """Address of a plain function that is given the address of a call's row itself, and fills bytes.
 
     It is compiled as it is: around a kernel, all that it calls would be translated twice.
     """
     return _registered(function)
-
-
-@cache
-def advance_address(function: Callable[..., None]) -> int:
-    """The same of a robot's kernel `(state, command, settings, keys, scene, tick, ticks)`."""
-    return _address(function, _advance_entry_0_1 if is_of_version_0_1(function) else _advance_entry)
-
-
-@cache
-def advance_many_address(function: Callable[..., None] | None) -> int:
-    """The same of its form for many columns, see `RobotModel`; 0 where there is none."""
-    return _address(function, _advance_many_entry) if function is not None else 0
-
-
-def is_of_version_0_1(advance: Callable[..., None]) -> bool:
-    return len(inspect.signature(getattr(advance, "py_func", advance)).parameters) == 12
 
 
 _kept: list[Any] = []  # compiled functions live as long as their addresses are in use
@@ -418,9 +356,7 @@ def skipped_calls() -> Iterator[None]:
 def _skip(on: bool) -> None:
     global _is_skipping  # noqa: PLW0603 - of this process, before its run begins
     _is_skipping = on
-    for each in (
-        contact_address, sample_address, sample_many_address, picture_address, advance_address, advance_many_address,
-    ):  # fmt: skip
+    for each in _makers:
         each.cache_clear()
 
 
@@ -428,33 +364,44 @@ def _skipped(address: int) -> None:
     """Leaves the reading as it is."""
 
 
-def _address(function: Callable[..., None], entry: Callable[[int], None]) -> int:
+_Views: TypeAlias = dict[str, Any]
+_SAMPLED = "settings, motion, memory, scene, key, tick, reading"
+
+
+def entry_address(
+    function: Callable[..., Any],
+    entry: Callable[[int], None],
+    parameters: str,
+    names: _Views = MappingProxyType({}),  # type: ignore[assignment]
+    uncompiled: _Views = MappingProxyType({}),  # type: ignore[assignment]
+) -> int:
     """A compiled function that calls this kernel. Its code is the entry's; only the kernel it names differs.
 
     It has a name of its own: functions of one name that were compiled in two processes could be taken for each other.
     A kernel of a plug-in is guarded: where it raises an exception, its row is marked. Without the decorator it runs
-    uncompiled.
+    uncompiled. `parameters`: of the kernel. `names`: what else differs; `uncompiled`: those that are others then.
     """
     form = getattr(function, "py_func", function)
     if not is_checked(form):
-        return _registered(_made(entry, form, kernel_called=function))
-    _refuse_unfit(form, entry)
+        return _registered(_made(entry, form, **names, kernel_called=function))
+    _refuse_unfit(form, parameters)
+    plain_names = {**names, **uncompiled}
     try:
         if _IS_PLAIN or form is function:
-            address = _called_back(_Uncompiled(_made(entry, form, **_views(), kernel_called=function)))
+            address = _called_back(_Uncompiled(_made(entry, form, **_views(), **plain_names, kernel_called=function)))
         else:
             _demand_checks(function, set())
-            inner = kernel(_made(entry, form, kernel_called=function))
+            inner = kernel(_made(entry, form, **names, kernel_called=function))
             address = _registered(_made(_guarded_entry, form, entry_called=inner))
     except Exception as error:  # numba raises many
         raise UnfitKernelError("cannot be compiled", form, is_complete=False) from error
-    _checked[address] = function, entry
+    _checked[address] = function, entry, plain_names
     return address
 
 
 def _made(entry: Callable[[int], None], form: Any, **names: Any) -> Callable[[int], None]:
     """A function with the code of an entry in which these names stand for something, named after a kernel."""
-    made = FunctionType(entry.__code__, {**globals(), **names})
+    made = FunctionType(entry.__code__, {**entry.__globals__, **names})
     made.__qualname__, made.__module__ = f"{form.__qualname__}{entry.__name__}", form.__module__
     return made
 
@@ -472,26 +419,17 @@ def _registered(function: Callable[[int], None]) -> int:
 
 # ---- kernels of plug-ins: an exception in one marks its row, and is explained afterwards -----------------------------
 
-_PARAMETERS: dict[Callable[[int], None], str] = {
-    _sample_entry: "settings, motion, memory, scene, key, tick, reading",
-    _sample_many_entry: "settings, motions, memories, scene, keys, ticks, readings",
-    _advance_entry: "state, command, parameters, keys, scene, tick, ticks",
-    _advance_many_entry: "state, command, parameters, keys, scene, tick, ticks, trace",
-}
 
-
-def _refuse_unfit(form: Any, entry: Callable[[int], None]) -> None:
+def _refuse_unfit(form: Any, parameters: str) -> None:
     """Of what would be compiled without a word, or with many."""
     if form.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise UnfitKernelError("would only be begun: a kernel has no yield and no await", form)
-    names = _PARAMETERS.get(entry)
+    names = parameters.split(", ")
     try:
-        if names is not None:
-            inspect.signature(form).bind(*names.split(", "))
+        inspect.signature(form).bind(*names)
     except TypeError:
         takes = ", ".join(inspect.signature(form).parameters)
-        count = names.count(",") + 1 if names else 0
-        raise UnfitKernelError(f"takes ({takes}); expected {count} parameters: {names}", form) from None
+        raise UnfitKernelError(f"takes ({takes}); expected {len(names)} parameters: {parameters}", form) from None
 
 
 def _demand_checks(function: Any, seen: set[int]) -> None:
@@ -513,14 +451,14 @@ def _demand_checks(function: Any, seen: set[int]) -> None:
 
 entry_called: Any = None  # stands for a compiled entry in the function below
 
-_checked: dict[int, tuple[Callable[..., None], Callable[[int], None]]] = {}  # by address: the kernel and its entry
+_checked: dict[int, tuple[Callable[..., Any], Any, _Views]] = {}  # by address: the kernel, its entry, and that's names
 
 
 def _guarded_entry(address: int) -> None:
     try:
         entry_called(address)
     except Exception:  # of any kind: compiled code cannot look at it
-        integers_at(address, 2)[IS_BROKEN] = 1  # in rows of both kinds it is the second number
+        integers_at(address, 2)[1] = 1  # `is_broken`, in rows of both kinds
 
 
 class _Uncompiled:
@@ -535,7 +473,7 @@ class _Uncompiled:
             self._function(address)
         except BaseException as error:  # Ctrl-C too
             self.error = error
-            _plain_integers_at(address, 2)[IS_BROKEN] = 1
+            _plain_integers_at(address, 2)[1] = 1
 
 
 def _called_back(function: _Uncompiled) -> int:
@@ -551,19 +489,24 @@ def _called_back(function: _Uncompiled) -> int:
 _uncompiled: dict[int, _Uncompiled] = {}  # by address
 
 
+def plain_record_at(dtype: np.dtype[Any]) -> Callable[[int], Any]:
+    """`record_at` of code that is not compiled."""
+    return lambda address: _plain_integers_at(address, dtype.itemsize // 8).view(dtype)[0]
+
+
 def _views(of: Callable[[Any], Any] = lambda array: array) -> dict[str, Any]:
     """What stands for these names where an entry runs uncompiled. `of`: what it is given of each array."""
     names: dict[str, Any] = {
-        "call_at": lambda address: _plain_integers_at(address, CALL.itemsize // 8).view(CALL)[0],
+        "call_at": plain_record_at(CALL),
         "floats_in": lambda span: of(_plain_floats_at(int(span.address), int(span.count))),
         "floats_at": lambda address, count: of(_plain_floats_at(address, count)),
         "integers_at": lambda address, count: of(_plain_integers_at(address, count)),
         "float_grid_at": lambda *place: of(_plain_float_grid_at(*place)),
+        "float_grid_in": lambda grid: of(_plain_float_grid_at(*map(int, grid))),
         "byte_grid_at": lambda *place: of(_plain_byte_grid_at(*place)),
     }
-    for each in (scene_at, _columns_at, _parameters_at, _fleet_at):
-        form: Any = plain(each)
-        names[form.__name__] = FunctionType(form.__code__, {**globals(), **names}, form.__name__)
+    form: Any = plain(scene_at)
+    names["scene_at"] = FunctionType(form.__code__, {**globals(), **names}, "scene_at")
     return names
 
 
@@ -593,29 +536,23 @@ def has_checked(functions: Iterable[int]) -> bool:
 
 def raise_broken(rows: Any, owner: Callable[[int], str]) -> None:
     """Raise an error for the first of these calls, of either kind, whose kernel raised an exception."""
-    are_calls = rows.dtype == CALL
-    functions, flags, ticks = (
-        (rows["function"], rows["is_broken"], rows["tick"])
-        if are_calls
-        else (rows[:, FUNCTION], rows[:, IS_BROKEN], rows[:, FLEET_TICK])
-    )
-    for index in np.flatnonzero(flags):
-        function, entry = _checked.get(int(functions[index]), (_skipped, None))
-        text = f"{owner(int(index))} failed at tick {int(ticks[index])}"
-        error = None if entry is None else _error_of(int(functions[index]), address_of(rows[index : index + 1]))
-        raise BrokenKernelError(text, plain(function), int(ticks[index])) from error
+    for index in np.flatnonzero(rows["is_broken"]):
+        address, tick = int(rows["function"][index]), int(rows["tick"][index])
+        function, entry, _ = _checked.get(address, (_skipped, None, {}))
+        error = None if entry is None else _error_of(address, address_of(rows[index : index + 1]))
+        raise BrokenKernelError(f"{owner(int(index))} failed at tick {tick}", plain(function), tick) from error
 
 
 def _error_of(address: int, row: int) -> BaseException | None:
     """What a kernel raised. Compiled code does not say; its plain form, run again on copies, does."""
-    function, entry = _checked[address]
+    function, entry, views = _checked[address]
     kept = (_functions if _IS_PLAIN else _uncompiled).get(address)
     if isinstance(kept, _Uncompiled):
         error, kept.error = kept.error, None
         if error is not None and not isinstance(error, Exception):
             raise error
         return error
-    again = _made(entry, plain(function), **_views(np.copy), kernel_called=_wholly_plain(function, {}))
+    again = _made(entry, plain(function), **_views(np.copy), **views, kernel_called=_wholly_plain(function, {}))
     try:
         again(row)
     except Exception as error:  # whatever it raised

@@ -1,14 +1,17 @@
 """Commands that grow old: a robot that receives nothing for a while is stopped.
 
-A model takes part by a row of its state that counts ticks since the last command, named in `RobotModel.command_age`.
-`Fleet.take` sets it to 0 with every command; the model's kernel calls `expire` once a tick, before it reads the
-command. A model without such a row keeps its command until the next.
+A model takes part by a number of its state that counts ticks since the last command, named in
+`RobotModel.command_age`. `Fleet.take` sets it to 0 with every command; the model's kernel calls `expire` once a tick,
+before it reads the command. A model without it keeps its command until the next.
 """
 
 import math
 
+from microsim.engine import columns
+from microsim.engine.columns import Column
 from microsim.engine.compiled import kernel
-from microsim.engine.geometry import Array
+
+_clear = columns.clear
 
 
 def timeout_ticks(timeout_s: float, dt: float) -> float:
@@ -17,9 +20,8 @@ def timeout_ticks(timeout_s: float, dt: float) -> float:
 
 
 @kernel
-def expire(state: Array, command: Array, i: int, row: int, limit: float) -> None:
-    """Column i grows one tick older; a command that has acted for `limit` ticks becomes 0."""
-    if state[row, i] >= limit:
-        for k in range(command.shape[0]):
-            command[k, i] = 0.0
-    state[row, i] += 1.0
+def expire(robot: Column, command: Column, limit: float) -> None:
+    """A command grows one tick older; one that has acted for `limit` ticks becomes 0. For models with `command_age`."""
+    if robot.command_age >= limit:
+        _clear(command)
+    robot.command_age += 1.0

@@ -27,7 +27,7 @@ from microsim.engine.kernel_key import NotByValueError, key_of
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-KERNEL_FOLDERS = ("engine", "rays", "render", "robots", "sensors", "batch", "recording", "bundle", "learning")
+KERNEL_FOLDERS = ("engine", "rays", "render", "robots", "sensors", "batch", "recording", "bundle", "parts")
 
 
 VERSIONS = f"numba{numba.__version__}-python{numba.core.utils.PYVERSION[0]}.{numba.core.utils.PYVERSION[1]}"

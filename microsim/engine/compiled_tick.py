@@ -1,4 +1,4 @@
-"""What a run sends, as tables of numbers, and the compiled loops over them: whole ticks without Python.
+"""What a run sends, as tables of records, and how they are worked through in a tick, without Python (`tick`).
 
 An output is a row: when it is due, which calls fill its reading, and the message into which the reading is written.
 The rows are in the order of sending. Python rows (a LiDAR, a plug-in without a kernel) have no calls: the loop stops
@@ -13,40 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine import calls as _calls
-from microsim.engine import late_readings as _late_readings
+from microsim.engine import delay_line as _delay_line
+from microsim.engine import delayed_readings as _delayed_readings
 from microsim.engine import motion as _motion
 from microsim.engine import multiples as _multiples
-from microsim.engine import pipeline as _pipeline
 from microsim.engine import records as _records
 from microsim.engine.calls import CALL, Rows, has_checked, raise_broken
 from microsim.engine.compiled import kernel
-from microsim.engine.fleet_loops import copy_states, look, move
+from microsim.engine.delay_line import next_leaving, pop_due
+from microsim.engine.delayed_readings import DELAYED, CompiledReading, DelayedReadings
 from microsim.engine.geometry import Array, Grid
-from microsim.engine.late_readings import (
-    ALL_BYTES,
-    ATTENTION,
-    BEFORE,
-    CAPACITY,
-    FIRST,
-    FOLLOWERS,
-    KEPT_MOTION,
-    LATE_COLUMNS,
-    LATENCY,
-    LATENCY_KEY,
-    LEAVES,
-    NEXT_SAMPLE,
-    NOT_FINITE,
-    SAMPLED_AT,
-    STAMP_NS,
-    LateReadings,
-)
-from microsim.engine.late_readings import COUNT as WAITING
-from microsim.engine.motion import FIELDS, PLACE_X, PLACE_Y, PLACE_Z, SENSOR_FIELDS
+from microsim.engine.motion import FIELDS, SENSOR_FIELDS
 from microsim.engine.records import (
     ADDRESS,
-    FLOAT,
-    GRID,
-    INT,
     RANGE,
     RATIO,
     SPAN,
@@ -54,7 +33,6 @@ from microsim.engine.records import (
     Record,
     Records,
     address_of,
-    grid_of,
     record,
     record_at,
     records_in,
@@ -67,51 +45,53 @@ _copy, _call, _room, _table_address = _calls.copy, _calls.call, _calls.room, _ca
 _floats_at, _singles_at, _words_at, _integers_at, _bytes_at = (
     _calls.floats_at, _calls.singles_at, _calls.words_at, _calls.integers_at, _calls.bytes_at,
 )  # fmt: skip
-_address_of_record, _floats_in, _integers_in = _records.address_of_record, _records.floats_in, _records.integers_in
-_integer_grid_in = _records.integer_grid_in
-_observe, _place_of = _motion.observe, _motion.place_of
-_first_entry, _keep_motion = _late_readings.first_entry, _late_readings.keep_motion
-_delay_of, _multiple, _next_firing = _pipeline.delay_of, _multiples.multiple, _multiples.first_from
+_address_of_record, _floats_in = _records.address_of_record, _records.floats_in
+_place_of, _motion_in = _motion.place_of, _motion.motion_in
+_delay_at, _pop_due, _next_leaving = _delay_line.delay_at, _delay_line.pop_due, _delay_line.next_leaving
+_sampled_at, _count_in, _keep_motion = _delay_line.sampled_at, _delay_line.count_in, _delayed_readings.keep_motion
+_multiple, _next_firing = _multiples.multiple, _multiples.first_from
 
 NEVER = 2**62  # a tick that does not come
 DIGEST_BYTES = 32  # before each tick's messages there is room for the digest of the tick before
 NS_PER_S = 1_000_000_000
 
 OUTPUT = record(
-    due=INT,  # [tick]
+    due=int,  # [tick]
     period=RATIO,  # [ticks]
     calls=RANGE,  # that fill its reading
-    message=SPAN,  # encoded; 0: Python makes it. Bytes of a late reading are not in it
-    message_bytes=INT,  # of the message with its reading
+    message=SPAN,  # encoded; 0: Python makes it. Bytes of a delayed reading are not in it
+    message_bytes=int,  # of the message with its reading
     slots=RANGE,  # which bring the reading into the message
     name=SPAN,  # as in transcripts
     dropouts=RANGE,  # windows of time
-    dropped=INT,
-    sent=INT,
-    head_bytes=INT,  # of `message`, before a late reading
-    tail_bytes=INT,  # after it
-    late=ADDRESS,  # of its queue; 0: it is sent at once
+    dropped=int,
+    sent=int,
+    head_bytes=int,  # of `message`, before a delayed reading
+    tail_bytes=int,  # after it
+    delayed=ADDRESS,  # a DELAYED; 0: it is sent at once
 )
 SLOT = record(
     numbers=SPAN,  # of a reading
     target=ADDRESS,  # in the message
-    number_bytes=INT,  # of a number there; 0: it is the stamp
+    number_bytes=int,  # of a number there; 0: it is the stamp
 )
-WINDOW = record(first=FLOAT, end=FLOAT, offset=VEC3)  # [ticks], by how much a sensor jumps meanwhile [m]
+WINDOW = record(first=float, end=float, offset=VEC3)  # [ticks], by how much a sensor jumps meanwhile [m]
 TICK = record(  # what a tick works on
-    fleets=GRID,
+    robots=ADDRESS,  # `tick.ROBOTS`
     outputs=SPAN,  # in the order of sending
     calls=SPAN,
     slots=SPAN,
     windows=SPAN,
     trackers=SPAN,  # calls of every tick
     length=RATIO,  # of a tick [ns]
-    room=INT,  # [bytes] that a tick has at most, without late outputs
-    lates=INT,  # how many late outputs there are
+    room=int,  # [bytes] that a tick has at most, without delayed readings
+    delayed=int,  # how many outputs have these
 )
 
-_outputs_in, _calls_in, _slots_in, _windows_in = (records_in(each) for each in (OUTPUT, CALL, SLOT, WINDOW))
-_tick_at = record_at(TICK)
+outputs_in, calls_in, slots_in, windows_in = (records_in(each) for each in (OUTPUT, CALL, SLOT, WINDOW))
+_outputs_in, _calls_in, _slots_in, _windows_in = outputs_in, calls_in, slots_in, windows_in
+tick_at, _delayed_at = record_at(TICK), record_at(DELAYED)
+_tick_at, _MOTION_BYTES = tick_at, _delayed_readings.MOTION_BYTES
 
 
 @kernel
@@ -136,7 +116,8 @@ def invoke(call: Record, windows: Records, tick: int) -> None:
             window = windows[k]
             if window.first <= tick < window.end:
                 x, y, z = x + window.offset[0], y + window.offset[1], z + window.offset[2]
-        motion[PLACE_X], motion[PLACE_Y], motion[PLACE_Z] = x, y, z
+        sensor = _motion_in(motion)
+        sensor.place_x, sensor.place_y, sensor.place_z = x, y, z
     else:
         state = _floats_at(call.seen, (call.motion.count - 1) * call.stride + 1)
         for k in range(call.motion.count):
@@ -176,58 +157,55 @@ def write(output: Record, slots: Records, stamp_ns: int, buffer: int, position: 
     _copy(place + output.name.count, _table_address(head), 12)
     _copy(place + output.name.count + 12, output.message.address, output.head_bytes)
     end = position + output.name.count + 12 + output.message_bytes
-    if output.tail_bytes != 0:  # after the reading of a late output
+    if output.tail_bytes != 0:  # after a delayed reading
         _copy(buffer + end - output.tail_bytes, output.message.address + output.head_bytes, output.tail_bytes)
     return end
 
 
 @kernel
-def leave(outputs: Records, call: Record, slots: Records, r: int, late: Rows, buffer: int, position: int) -> int:
-    """Write the first reading in a late output's queue, and its followers' messages; the reading is made in place."""
-    entry = _first_entry(late)
-    for k in range(r, r + 1 + late[FOLLOWERS]):
-        position = write(outputs[k], slots, entry[STAMP_NS], buffer, position)
+def leave(now: Record, call: Record, r: int, own: Record, place: int, buffer: int, position: int) -> int:
+    """Write a reading that leaves its line, and its companions' messages; the reading is made where it is written."""
+    outputs, slots, tick = _outputs_in(now.outputs), _slots_in(now.slots), _sampled_at(own.line, 0, place)
+    stamp_ns = _multiple(now.length.whole, now.length.rest, now.length.parts, tick)
+    for k in range(r, r + 1 + own.companions):
+        position = write(outputs[k], slots, stamp_ns, buffer, position)
         if k == r:
-            call.motion.address, call.tick = _table_address(entry) + 8 * KEPT_MOTION, entry[SAMPLED_AT]
+            call.motion.address, call.tick = own.motions + _MOTION_BYTES * place, tick
             call.reading.address = buffer + position - outputs[r].tail_bytes - call.reading.count
             _call(call.function, _address_of_record(call))
     return position
 
 
 @kernel
-def sense_late(
-    outputs: Records, call: Record, slots: Records, windows: Records, r: int, tick: int, stamp_ns: int, buffer: int,
-    position: int,
-) -> int:  # fmt: skip
-    """A late output: what it keeps at this tick, and what leaves."""
-    output = outputs[r]
-    late = _integers_at(output.late, LATE_COLUMNS)
-    if late[NEXT_SAMPLE] <= tick:
-        late[NEXT_SAMPLE] = _next_firing(output.period.whole, output.period.rest, output.period.parts, tick + 1)
-        numbers, before = _floats_at(late[LATENCY], BEFORE), _floats_at(late[LATENCY] + 8 * BEFORE, 2)
-        delay = _delay_of(numbers, late[LATENCY_KEY], tick, before)
+def sense_delayed(now: Record, call: Record, r: int, tick: int, buffer: int, position: int) -> int:
+    """An output whose readings leave later: what it keeps at this tick, and what leaves."""
+    output, windows = _outputs_in(now.outputs)[r], _windows_in(now.windows)
+    own = _delayed_at(output.delayed)
+    if own.next_sample <= tick:
+        own.next_sample = _next_firing(output.period.whole, output.period.rest, output.period.parts, tick + 1)
+        delay = _delay_at(own.line, 0, tick)
         if delay >= 0 and is_within(windows, output.dropouts.first, output.dropouts.end, tick):
             output.dropped += 1
         elif delay >= 0:
-            _keep_motion(late, call.seen, tick, delay, stamp_ns)
-    while late[WAITING] > 0 and _first_entry(late)[LEAVES] <= tick:
-        position = leave(outputs, call, slots, r, late, buffer, position)
-        late[FIRST], late[WAITING] = (late[FIRST] + 1) % late[CAPACITY], late[WAITING] - 1
-        output.sent += 1 + late[FOLLOWERS]
-    output.due = late[NEXT_SAMPLE]
-    if late[WAITING] > 0:
-        output.due = min(late[NEXT_SAMPLE], _first_entry(late)[LEAVES])
+            _keep_motion(own, call.seen, tick, delay)
+    place = _pop_due(own.line, 0, tick)
+    while place >= 0:
+        position = leave(now, call, r, own, place, buffer, position)
+        output.sent += 1 + own.companions
+        place = _pop_due(own.line, 0, tick)
+    leaves = _next_leaving(own.line, 0)
+    output.due = own.next_sample if leaves < 0 else min(own.next_sample, leaves)
     return position
 
 
 @kernel
-def late_room(outputs: Records, tick: int) -> int:
-    """Bytes that late outputs can send at a tick: all that waits, and what is sampled then."""
+def delayed_room(outputs: Records, tick: int) -> int:
+    """Bytes that delayed readings can have at a tick: all that is under way, and what is sampled then."""
     room = 0
     for r in range(outputs.shape[0]):
-        if outputs[r].late != 0 and outputs[r].due <= tick:
-            late = _integers_at(outputs[r].late, LATE_COLUMNS)
-            room += (late[WAITING] + 1) * late[ALL_BYTES]
+        if outputs[r].delayed != 0 and outputs[r].due <= tick:
+            own = _delayed_at(outputs[r].delayed)
+            room += (_count_in(own.line, 0) + 1) * own.bytes
     return room
 
 
@@ -242,9 +220,8 @@ def sense(tables: int, first: int, end: int, tick: int, stamp_ns: int, buffer: i
         output = outputs[r]
         if output.due > tick or output.message.address == 0:
             continue
-        if output.late != 0:
-            call = calls[output.calls.first]
-            position = sense_late(outputs, call, slots, windows, r, tick, stamp_ns, buffer, position)
+        if output.delayed != 0:
+            position = sense_delayed(now, calls[output.calls.first], r, tick, buffer, position)
             continue
         whole, rest, parts = output.period.whole, output.period.rest, output.period.parts
         is_whole = rest == 0 and output.due == tick  # as `timekeeper.Trigger.after`: no division
@@ -260,51 +237,12 @@ def sense(tables: int, first: int, end: int, tick: int, stamp_ns: int, buffer: i
 
 
 @kernel
-def begin_tick(tables: int, copies: Rows, tick: int) -> None:
-    """Move to the next tick; then what sensors keep track of from tick to tick."""
-    fleets = _integer_grid_in(_tick_at(tables).fleets)
-    move(fleets, tick, 1)
-    copy_states(copies)
-    look(fleets)
-    track(tables, tick + 1)
-
-
-@kernel
-def track(tables: int, tick: int) -> None:
-    now = _tick_at(tables)
-    calls, windows, trackers = _calls_in(now.calls), _windows_in(now.windows), _integers_in(now.trackers)
-    for k in range(trackers.shape[0]):
-        invoke(calls[trackers[k]], windows, tick)
-
-
-@kernel
 def invoke_for(tables: int, output: int, tick: int) -> None:
     """Fill in an output's reading as it is now."""
     now = _tick_at(tables)
     calls, windows, made_by = _calls_in(now.calls), _windows_in(now.windows), _outputs_in(now.outputs)[output].calls
     for c in range(made_by.first, made_by.end):
         invoke(calls[c], windows, tick)
-
-
-@kernel
-def run_ticks(tables: int, copies: Rows, tick: int, end: int, buffer: Grid, ends: Rows) -> tuple[int, int, int]:
-    """Whole ticks, until `end`, or until the buffer might not hold another; `ends`: where the messages of each end.
-
-    Gives the tick that is reached, how many ticks that is, and how many bytes the next one needs.
-    """
-    now = _tick_at(tables)
-    outputs, position, done, needed, start = _outputs_in(now.outputs), 0, 0, 0, buffer.ctypes.data
-    while tick < end and done < ends.shape[0]:
-        needed = now.room + (late_room(outputs, tick + 1) if now.lates else 0)
-        if position + needed > buffer.shape[0]:
-            break
-        begin_tick(tables, copies, tick)
-        tick += 1
-        stamp_ns = _multiple(now.length.whole, now.length.rest, now.length.parts, tick)
-        position = sense(tables, 0, outputs.shape[0], tick, stamp_ns, start, position + DIGEST_BYTES)
-        ends[done] = position
-        done += 1
-    return tick, done, needed
 
 
 # ---- making the tables -----------------------------------------------------------------------------------------------
@@ -331,10 +269,10 @@ class Call:
     stride: int = 0  # from one number of that column to the next; 0: it is a motion
     size: int = SENSOR_FIELDS  # numbers of the motion or the state
     mount: Array = field(default_factory=lambda: np.zeros(3))  # [m]
-    memory: npt.NDArray[Any] = field(default_factory=lambda: np.zeros(0))  # of a late output: its columns
+    memory: Array = field(default_factory=lambda: np.zeros(0))
     table: Array = field(default_factory=lambda: np.zeros(0))
     jumps: Sequence[Window] = ()
-    picture: Any = None  # of a late output: its readings, see `sensors.sensor.CompiledReading`
+    picture: CompiledReading | None = None  # what makes a delayed reading, in place of a kernel
     owner: str = ""  # what it belongs to, for messages
 
     def __post_init__(self) -> None:
@@ -369,23 +307,23 @@ class Slot:
 class CompiledOutput:
     """An output that needs no Python: calls fill a reading, slots bring it into an encoded message.
 
-    The reading of a late output is bytes, which are made in the transcript, within what its message has besides.
+    A delayed reading is bytes, which are made in the transcript, within what its message has besides.
     """
 
     name: bytes  # as in transcripts
-    trigger: Trigger | None  # None: sent with the late output before it
+    trigger: Trigger | None  # None: sent with the delayed reading before it
     message: Grid  # encoded; its numbers are aligned in memory
     slots: Sequence[Slot]
     calls: Sequence[Call] = ()
     dropouts: Sequence[Window] = ()
     target: str = ""  # robot/sensor, for the counts of dropouts
-    late: LateReadings | None = None
-    late_bytes: int = 0  # of the reading of a late output
+    delayed: DelayedReadings | None = None
+    delayed_bytes: int = 0  # of a delayed reading
     tail_bytes: int = 0  # of `message`, how many come after that reading
 
     @property
     def message_bytes(self) -> int:
-        return self.message.size + self.late_bytes
+        return self.message.size + self.delayed_bytes
 
     @property
     def bytes(self) -> int:
@@ -410,12 +348,12 @@ class Tables:
         self,
         outputs: Sequence[CompiledOutput | None],
         trackers: Sequence[Call],
-        fleets: Rows,
+        robots: int,
         scene: Rows,
         clock: Clock,
     ) -> None:
-        """None stands for an output that Python makes."""
-        self.outputs, self._fleets, self._scene = outputs, fleets, scene
+        """None stands for an output that Python makes. `robots`: address of their `tick.ROBOTS`."""
+        self.outputs, self._scene = outputs, scene
         self._calls: list[Call] = []
         self._slots: list[tuple[Slot, int]] = []  # with the address of the message
         self._windows: list[Window] = []
@@ -432,17 +370,17 @@ class Tables:
             slot.write(row, message)
         self.has_checked = has_checked(self.calls["function"])
         self.windows = windows_table(self._windows)
-        self._lates = [(k, each.late) for k, each in enumerate(outputs) if each is not None and each.late is not None]
-        self.has_lates = bool(self._lates)
-        for k, late in self._lates:
-            late.numbers[ALL_BYTES] = sum(each.bytes for each in outputs[k : k + 1 + late.followers] if each)
-        at_once = [each for each in outputs if each is not None and each.late is None and each.trigger is not None]
+        self._delayed = [(k, each.delayed) for k, each in enumerate(outputs) if each and each.delayed]
+        self.has_delayed = bool(self._delayed)
+        for k, delayed in self._delayed:
+            delayed.rows["bytes"] = sum(each.bytes for each in self._sent_together(k))
+        at_once = [each for each in outputs if each and not each.delayed and each.trigger]
         self._room = DIGEST_BYTES + sum(each.bytes for each in at_once)
         self.has_dropouts = any(each is not None and each.dropouts for each in outputs)
         self._tick = rows_of(
-            TICK, fleets=grid_of(fleets), outputs=span_of(self.rows), calls=span_of(self.calls),
+            TICK, robots=robots, outputs=span_of(self.rows), calls=span_of(self.calls),
             slots=span_of(self._slot_rows), windows=span_of(self.windows), trackers=span_of(self._trackers),
-            length=clock.step_ns, room=self._room, lates=len(self._lates),
+            length=clock.step_ns, room=self._room, delayed=len(self._delayed),
         )  # fmt: skip
         self.address = address_of(self._tick)
 
@@ -464,7 +402,7 @@ class Tables:
         row.slots = first_slot, len(self._slots)
         row.name = address_of(name), len(output.name)
         row.head_bytes, row.tail_bytes = output.message.size - output.tail_bytes, output.tail_bytes
-        row.late = 0 if output.late is None else address_of(output.late.numbers)
+        row.delayed = 0 if output.delayed is None else address_of(output.delayed.rows)
 
     def _add_call(self, call: Call) -> int:
         self._jumps.append((len(self._windows), len(self._windows) + len(call.jumps)))
@@ -472,37 +410,45 @@ class Tables:
         self._calls.append(call)
         return len(self._calls) - 1
 
+    def _sent_together(self, k: int) -> list[CompiledOutput]:
+        """An output with delayed readings, and those that are sent with it."""
+        own = self.outputs[k]
+        count = 1 + int(own.delayed.rows["companions"][0]) if own and own.delayed else 1
+        return [each for each in self.outputs[k : k + count] if each is not None]
+
     def resume(self, tick: int) -> None:
-        """Every output is due at its first tick after this one."""
+        """Every output is due at its first tick after this one, or when what is under way leaves."""
         for k, output in enumerate(self.outputs):
             if output is not None and output.trigger is not None:
                 self.rows[k].due = output.trigger.next_tick(tick + 1)
-                if output.late is not None:
-                    output.late.numbers[NEXT_SAMPLE] = self.rows[k].due
+                if output.delayed is not None:
+                    output.delayed.rows["next_sample"] = self.rows[k].due
+                    leaves = next_leaving(output.delayed.line.address, 0)
+                    self.rows[k].due = self.rows[k].due if leaves < 0 else min(self.rows[k].due, leaves)
 
     def room_at(self, tick: int) -> int:
         """The most bytes that this tick can have."""
-        if not self.has_lates:
+        if not self.has_delayed:
             return self._room
-        due = [late.numbers for k, late in self._lates if self.rows[k].due <= tick]
-        return self._room + sum(int((each[WAITING] + 1) * each[ALL_BYTES]) for each in due)
+        due = [delayed for k, delayed in self._delayed if self.rows[k].due <= tick]
+        return self._room + sum(int(each.rows[0].bytes) * (each.line.count() + 1) for each in due)
 
-    def make_late(self) -> None:
-        """Make what waits in the queues of late outputs: from then on it does not depend on these tables."""
-        for k, late in self._lates:
-            waiting = list(late.in_queue())
-            if not waiting:
-                continue
-            row = self.rows[k]
-            sent, next_sample, due = int(row.sent), int(late.numbers[NEXT_SAMPLE]), int(row.due)
-            room: Grid = np.empty(len(waiting) * int(late.numbers[ALL_BYTES]), np.uint8)
-            late.numbers[NEXT_SAMPLE], row.due = NEVER, 0
+    def make_delayed(self) -> None:
+        """Make the readings that are under way: from then on they do not depend on these tables."""
+        for k, delayed in self._delayed:
+            line, row, own = delayed.line, self.rows[k], delayed.rows[0]
+            queues = line.queues.copy()
+            for _ in delayed.samples:  # made already
+                pop_due(line.address, 0, LAST_TICK)
+            count = line.count()
+            sent, next_sample, due = int(row.sent), int(own.next_sample), int(row.due)
+            room: Grid = np.empty(count * int(own.bytes), np.uint8)
+            own.next_sample, row.due = NEVER, 0
             sense(self.address, k, k + 1, LAST_TICK, 0, address_of(room), 0)
             self.check()
-            row.sent, late.numbers[NEXT_SAMPLE], row.due = sent, next_sample, due
-            group = [each for each in self.outputs[k : k + 1 + late.followers] if each is not None]
-            sets = zip(waiting, _sets(group, room.tobytes()), strict=True)
-            late.add_made([(*times, messages) for times, messages in sets])
+            row.sent, own.next_sample, row.due = sent, next_sample, due
+            line.queues[:] = queues
+            delayed.hold([*delayed.samples, *_sets(self._sent_together(k), room.tobytes())])
 
     def raise_broken(self) -> None:
         """Raise an error if the kernel of a plug-in raised one."""
@@ -511,16 +457,13 @@ class Tables:
 
     def check(self) -> None:
         """Finish readings that compiled code could not; raise an error if one could not be made."""
-        if not any(late.numbers[ATTENTION] for _, late in self._lates):
-            return
-        for k, late in self._lates:
-            call, tick = int(self.rows[k].calls.first), int(late.numbers[NOT_FINITE]) - 1
-            if tick >= 0:
-                output = self.outputs[k]
-                raise ValueError(f"{output and output.target}: the pose at tick {tick} is not finite")
-            if late.numbers[ATTENTION]:
-                late.numbers[ATTENTION] = 0
-                self._calls[call].picture.finish(self.calls[call])
+        for k, delayed in self._delayed:
+            if delayed.needs_python[0]:
+                output, tick = self.outputs[k], int(delayed.rows[0].broken_at) - 1
+                if tick >= 0:
+                    raise ValueError(f"{output and output.target}: the pose at tick {tick} is not finite")
+                delayed.needs_python[0] = 0
+                delayed.reading.finish(self.calls[int(self.rows[k].calls.first)])
 
     @property
     def sent(self) -> int:

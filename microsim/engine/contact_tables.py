@@ -1,40 +1,22 @@
-"""The robots of a world, or of each world of a batch, and what they touch: the tables that `contacts` works on."""
+"""What robots can touch, and what they touch: the records that `contacts` works on, and how they are read."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
+from microsim.engine import contacts
 from microsim.engine.bodies import Body
-from microsim.engine.calls import FLEET_COLUMNS, STATE, Rows, contact_address
+from microsim.engine.calls import contact_address
+from microsim.engine.compiled import kernel
 from microsim.engine.components import RobotModel
-from microsim.engine.contact_rows import (
-    A_MESH,
-    AN_OBSTACLE,
-    AROUND_WORDS,
-    EVENTS,
-    FIRST_ROBOT,
-    HAS_BODIES,
-    IS_GROUND_BOUND,
-    MINDS_CELLS,
-    MISSING_GROUND,
-    MOST_KEPT,
-    ROBOT_COLUMNS,
-    SCENERY,
-    SCRATCH_COLUMNS,
-    SOLID_COLUMNS,
-    STOPS_ALL,
-    Integers,
-    code_of,
-    decoded,
-)
-from microsim.engine.contacts import buckets_for, remember_now, settle_now
+from microsim.engine.contacts import Integers
 from microsim.engine.geometry import Array, Grid
-from microsim.engine.mesh_buckets import MeshBuckets, mesh_buckets
-from microsim.engine.records import address_of
-from microsim.engine.world import World, footprint, lacks_ground
+from microsim.engine.records import Records, address_of, grid_of, rows_of, span_of
+from microsim.engine.world import World, footprint, lacks_ground, lowest_and_highest
 
 
 @dataclass(frozen=True)
@@ -47,8 +29,23 @@ class Mover:
     column: int = 0
 
 
+class Memory(Protocol):
+    """Where the robots' states are; `batch.host_loops` and `batch.cuda_loops` are some."""
+
+    def array(self, values: npt.NDArray[Any]) -> Any: ...
+
+    def table(self, records: Records) -> Any: ...
+
+
+class _Here:
+    def array(self, values: npt.NDArray[Any]) -> Any:
+        return values
+
+    table = array
+
+
 class Contacts:
-    """What the robots of one world, or of each world of a batch, touch. Keeps everything that the table points to.
+    """What the robots of one world, or of each world of a batch, touch. Keeps everything that its record points to.
 
     `bodies`: those of all robots, or none: then only what stops robots by itself counts.
     """
@@ -58,134 +55,129 @@ class Contacts:
         movers: Sequence[Mover],
         bodies: Mapping[str, Body],
         world: World,
-        scene: Rows,
+        scene: Any,
         stops_all: bool,
         worlds: int | None = None,
         places: Array | None = None,
-        device: Callable[[Any], Any] = lambda array: array,
-        has_own_solids: bool = False,
+        memory: Memory | None = None,
+        has_own_obstacles: bool = False,
         obstacles: Sequence[str] = (),
     ) -> None:
-        """`worlds`: how many a batch has. places (worlds, solids, 3): x, y of obstacles and whether they are there.
+        """`worlds`: how many a batch has. places (worlds, obstacles, 3): rows of `PLACE`.
 
-        `has_own_solids`: worlds have other obstacles each; `show` brings them, and the ground they stand on.
+        `has_own_obstacles`: worlds have others each; `show` brings them, and the ground they stand on.
 
         `obstacles`: names of the world's, in their order.
-
-        `device` brings an array to where the robots' states are.
         """
         self.names, self.obstacles = tuple(mover.name for mover in movers), tuple(obstacles)
-        count = len(movers)
-        self.words = -(-(FIRST_ROBOT + count) // 63)
-        touch: Integers = np.zeros((count, self.words + AROUND_WORDS, worlds or 1), np.int64)
-        self.touch: Integers = device(touch)  # see `contact_rows.touch_address`
-        rows = np.array([_robot_row(mover) for mover in movers], np.int64).reshape(-1, ROBOT_COLUMNS)
-        self._robots: Rows = device(rows)
-        boxes = np.array([bodies[name].row() for name in self.names if bodies], np.float64).reshape(-1, 7)
-        self._bodies: Array = device(boxes)
-        self._scratch: Array = np.zeros((max(count, 1), SCRATCH_COLUMNS))
-        self._marks = marks_for(count, self.words)
-        self._events: Integers = np.zeros(1 + 3 * EVENTS, np.int64)
+        self._memory, count = memory or _Here(), len(movers)
+        array = self._memory.array
+        self.words = -(-(contacts.FIRST_ROBOT + count) // 63)
+        self.marks_size = int(contacts.marks_for(count, self.words))
+        touched: Integers = np.zeros((count, self.words + 2, worlds or 1), np.int64)
+        self.touched: Integers = array(touched)  # see `contacts._touched_at`
+        rows = np.zeros(max(count, 1), contacts.MOVER)  # a GPU has no empty arrays
+        for row, mover in zip(rows, movers, strict=False):
+            _write_mover(row, mover, bodies.get(mover.name))
+        self._movers = self._memory.table(rows)
+        self._paths, self._events = np.zeros(count, contacts.PATH), np.zeros(contacts.EVENTS, contacts.EVENT)
+        self._marks: Integers = np.zeros(self.marks_size, np.int64)
+        is_looking = bool(bodies) and any(not mover.model.stops_at_cells for mover in movers)
         has_mesh = world.mesh is not None and len(world.mesh.triangles) > 0
-        is_looking = bool(bodies) and any(not mover.model.minds_cells for mover in movers)
-        self._shows_own = has_own_solids
-        self._solids, self._places = map(device, solids_of(world))
-        if places is not None and len(self._solids):
+        self._mesh = None
+        if is_looking and has_mesh:
+            mesh: MeshBuckets = world.derived(mesh_buckets)
+            self._mesh = MeshBuckets(array(mesh.triangles), array(mesh.starts), array(mesh.items), mesh.squares)
+        self._has_own, self._kinds = has_own_obstacles, array(world.derived(_kinds_of))
+        self._outlines, self._places = map(array, obstacles_of(world))
+        self._heights = array(heights_of(world))
+        if places is not None and len(self._outlines):
             self._places = places
-        mesh: MeshBuckets | None = world.derived(mesh_buckets) if is_looking and has_mesh else None
-        self._mesh = (
-            [] if mesh is None else [device(each) for each in (mesh.triangles, mesh.starts, mesh.items, mesh.facts)]
-        )
-        self._kinds, self._heights = device(world.derived(_kinds_of)), device(heights_of(world))
-        self._scene, self._is_single, self._device = scene, worlds is None, device
-        self._rules = STOPS_ALL * stops_all + HAS_BODIES * bool(bodies)
-        self.table: Rows = device(self._table())
+        self._row = rows_of(
+            contacts.CONTACTS, movers=(address_of(self._movers), count), has_bodies=bool(bodies), stops_all=stops_all,
+            touched=address_of(self.touched), words=self.words, worlds=worlds or 1, scene=address_of(scene),
+            kinds=grid_of(self._kinds), mesh=self._mesh.row() if self._mesh else np.zeros(1, contacts.BUCKETS)[0],
+        )  # fmt: skip
+        if worlds is None:
+            self._row["remember"] = contact_address(contacts.remember_now)
+            self._row["settle"] = contact_address(contacts.settle_now)
+            self._row["paths"], self._row["marks"] = address_of(self._paths), span_of(self._marks)
+            self._row["events"] = span_of(self._events)
+        self._point_to_obstacles()
+        self._table = self._memory.table(self._row)
+        self._begun: Integers = self._row["begun"]
+        self.address = address_of(self._table)
 
-    def show(self, solids: Array, places: Array, heights: Array) -> None:
-        """Of each world: (worlds, solids, 5) as `solids_of` gives them, (worlds, solids, 3), (worlds, 2)."""
-        if self._shows_own:
-            self._solids, self._places, self._heights = solids, places, heights
-            self.table[...] = self._device(self._table())
+    def show(self, outlines: Array, places: Array, heights: Array) -> None:
+        """Of each world: (worlds, obstacles, 5) as `obstacles_of` gives them, (worlds, obstacles, 3), (worlds, 2)."""
+        if self._has_own:
+            self._outlines, self._places, self._heights = outlines, places, heights
+            self._point_to_obstacles()
+            self._table[...] = self._memory.table(self._row)
 
-    def _table(self) -> Rows:
-        at, triangles = address_of, [address_of(each) for each in self._mesh] or [0, 0, 0, 0]
-        step = self._places.strides[0] if self._places.ndim == 3 else 0
-        solids_step = self._solids.strides[0] if self._solids.ndim == 3 else 0
-        heights_step = self._heights.strides[0] if self._heights.ndim == 2 else 0
-        return np.array(
-            [
-                at(self._robots), len(self.names), at(self._bodies), at(self._scratch), at(self._marks), at(self.touch),
-                self.words, self.touch.shape[2], at(self._scene), at(self._solids), self._solids.shape[-2],
-                at(self._places), step, at(self._kinds), *self._kinds.shape, *triangles,
-                self._rules, at(self._events) if self._is_single else 0, at(self._heights), solids_step, heights_step,
-            ],
-            np.int64,
+    def _point_to_obstacles(self) -> None:
+        outlines, places, heights = self._outlines, self._places, self._heights
+        self._row["outlines"] = address_of(outlines), outlines.shape[-2]
+        self._row["outlines_step"] = outlines.strides[0] if outlines.ndim == 3 else 0
+        self._row["places"], self._row["places_step"] = address_of(places), places.strides[0] if places.ndim == 3 else 0
+        self._row["heights"], self._row["heights_step"] = (
+            address_of(heights), heights.strides[0] if heights.ndim == 2 else 0,
         )  # fmt: skip
 
-    def calls(self) -> tuple[list[int], list[int]]:
-        """Rows that stand before and after those of fleets."""
-        rows = []
-        for function in (remember_now, settle_now):
-            row = [0] * FLEET_COLUMNS
-            row[0], row[STATE] = contact_address(function), address_of(self.table)
-            rows.append(row)
-        return rows[0], rows[1]
-
-    def touched(self, robot: int, world: int = 0, obstacles: Sequence[str] | None = None) -> tuple[str, ...]:
+    def touching(self, robot: int, world: int = 0, obstacles: Sequence[str] | None = None) -> tuple[str, ...]:
         """What a robot touches now. `obstacles`: names of those of this world, where worlds have others each."""
-        *words, which = self.touch[robot, 1:, world].tolist()
+        *words, which = self.touched[robot, 1:, world].tolist()
         return tuple(self.name(bit, which, obstacles) for bit in _bits(words))
 
     def last(self, robot: int, world: int = 0, obstacles: Sequence[str] | None = None) -> str:
-        """What it touched last; empty: nothing yet. `obstacles`: as of `touched`."""
-        code = int(self.touch[robot, 0, world])
-        return self.name(*decoded(code), obstacles) if code else ""
+        """What it touched last; empty: nothing yet. `obstacles`: as of `touching`."""
+        code = int(self.touched[robot, 0, world])
+        return self.name(*contacts.decoded(code), obstacles) if code else ""
 
-    def recall(self, names: tuple[str, ...], obstacles: tuple[str, ...], touch: Integers) -> None:
-        """`names`: of the robots then, in the order of `touch`; `obstacles`: those then."""
-        self._events[0] = 0
+    def recall(self, names: tuple[str, ...], obstacles: tuple[str, ...], touched: Integers) -> None:
+        """`names`: of the robots then, in the order of `touched`; `obstacles`: those then."""
+        self._begun[0] = 0
         if (names, obstacles) == (self.names, self.obstacles):
-            self.touch[...] = touch
+            self.touched[...] = touched
             return
-        places = {FIRST_ROBOT + i: self._place(name) for i, name in enumerate(names)}
+        places = {contacts.FIRST_ROBOT + i: self._place(name) for i, name in enumerate(names)}
         numbers = [self.obstacles.index(name) + 1 if name in self.obstacles else 0 for name in ("", *obstacles)]
         for i, name in enumerate(names):
-            row = self._place(name) - FIRST_ROBOT
+            row = self._place(name) - contacts.FIRST_ROBOT
             if row < 0:
                 continue
-            code, *words, which = touch[i, :, 0].tolist()
-            last, last_which = decoded(code)
-            self.touch[row, :, 0] = 0
+            code, *words, which = touched[i, :, 0].tolist()
+            last, last_which = contacts.decoded(code)
+            self.touched[row, :, 0] = 0
             if code and places.get(last, last) >= 0:
-                self.touch[row, 0, 0] = code_of(places.get(last, last), numbers[last_which])
-            self.touch[row, -1, 0] = numbers[which]
+                self.touched[row, 0, 0] = contacts.code_of(places.get(last, last), numbers[last_which])
+            self.touched[row, -1, 0] = numbers[which]
             for old in _bits(words):
                 new = places.get(old, old)
                 if new >= 0:
-                    self.touch[row, 1 + new // 63, 0] |= 1 << new % 63
+                    self.touched[row, 1 + new // 63, 0] |= 1 << new % 63
 
     def _place(self, name: str) -> int:
         """Number of a robot among what can be touched; -1: it is not there."""
-        return FIRST_ROBOT + self.names.index(name) if name in self.names else -1
+        return contacts.FIRST_ROBOT + self.names.index(name) if name in self.names else -1
 
     def name(self, what: int, which: int = 0, obstacles: Sequence[str] | None = None) -> str:
         """`which` obstacle, counted from 1; `obstacle`: one that is not there any more."""
         named = self.obstacles if obstacles is None else obstacles
-        if what == AN_OBSTACLE and 0 < which <= len(named):
+        if what == contacts.OBSTACLE and 0 < which <= len(named):
             return named[which - 1]
-        return SCENERY[what] if what < FIRST_ROBOT else self.names[what - FIRST_ROBOT]
+        return contacts.SCENERY[what] if what < contacts.FIRST_ROBOT else self.names[what - contacts.FIRST_ROBOT]
 
     @property
     def has_news(self) -> bool:
-        return bool(self._events[0])
+        return bool(self._begun[0])
 
     def take_news(self) -> list[tuple[int, str, str]]:
         """Tick, robot and what it began to touch, of each contact since the last call; two robots' contact once."""
-        count = min(int(self._events[0]), EVENTS)
-        self._events[0] = 0
-        rows = self._events[1 : 1 + 3 * count].reshape(-1, 3).tolist()
-        found = [(tick, r, *decoded(code)) for tick, r, code in rows]
-        news = [each for each in found if not 0 <= each[2] - FIRST_ROBOT < each[1]]
+        count = min(int(self._begun[0]), contacts.EVENTS)
+        self._begun[0] = 0
+        found = [(tick, r, *contacts.decoded(code)) for tick, r, code in self._events[:count].tolist()]
+        news = [each for each in found if not 0 <= each[2] - contacts.FIRST_ROBOT < each[1]]
         return [(tick, self.names[r], self.name(what, which)) for tick, r, what, which in news]
 
 
@@ -193,26 +185,27 @@ def _bits(words: Sequence[int]) -> list[int]:
     return [63 * k + bit for k, word in enumerate(words) for bit in range(63) if word >> bit & 1]
 
 
-def marks_for(count: int, words: int) -> Integers:
-    """Room for `settle`: bits of what each robot touches, robots that are near, chains of cells and their heads."""
-    return np.zeros(count * (words + 2) + buckets_for(count), np.int64)
-
-
-def _robot_row(mover: Mover) -> list[int]:
+def _write_mover(row: Any, mover: Mover, body: Body | None) -> None:
     model, state = mover.model, mover.state
-    flags = IS_GROUND_BOUND * model.is_ground_bound + MINDS_CELLS * model.minds_cells
-    masks = [sum(1 << row for row in rows) for rows in (model.zero_when_held, model.kept_when_held[:MOST_KEPT])]
-    return [address_of(state) + 8 * mover.column, state.shape[1], flags, *masks]
+    row.state, row.step = address_of(state) + 8 * mover.column, state.shape[1]
+    row.is_ground_bound, row.stops_at_cells = model.is_ground_bound, model.stops_at_cells
+    row.zeroed, row.kept = (
+        sum(1 << model.row(name) for name in names)
+        for names in (model.zero_when_stopped, model.kept_when_stopped[: contacts.MOST_KEPT])
+    )
+    if body is not None:
+        row.body = body.row()
 
 
-def solids_of(world: World) -> tuple[Array, Array]:
-    """(solids, 5) and (solids, 3) of its obstacles: what they are, and where they are."""
-    rows, places = [], []
+def obstacles_of(world: World) -> tuple[Array, Array]:
+    """Rows of `OUTLINE` and of `PLACE`, as numbers."""
+    outlines, places = [], []
     for shape in world.obstacles:
         is_round, half_x, half_y = footprint(shape)
-        rows.append((half_x, half_y, float(is_round), shape.base_m, shape.height_m))
+        outlines.append((half_x, half_y, float(is_round), shape.base_m, shape.height_m))
         places.append((*shape.center, 1.0))
-    return np.array(rows, np.float64).reshape(-1, SOLID_COLUMNS), np.array(places, np.float64).reshape(-1, 3)
+    shapes: Array = np.array(outlines, np.float64).reshape(-1, contacts.OUTLINE_SIZE)
+    return shapes, np.array(places, np.float64).reshape(-1, 3)
 
 
 def _kinds_of(world: World) -> Grid:
@@ -221,15 +214,80 @@ def _kinds_of(world: World) -> Grid:
         return np.zeros((1, 1), np.uint8)
     kinds = np.zeros(world.elevation.shape, np.uint8)
     if world.footing is not world.clearance:
-        kinds[lacks_ground(world.elevation) > 0] = MISSING_GROUND
+        kinds[lacks_ground(world.elevation) > 0] = contacts.MISSING_GROUND
     if world.mesh_cells is not None:
-        kinds[world.mesh_cells > 0] = A_MESH
+        kinds[world.mesh_cells > 0] = contacts.MESH
     return kinds
 
 
 def heights_of(world: World) -> Array:
-    """(2,): above the first [m] there is no obstacle, below the second no ground."""
-    known = world.elevation[np.isfinite(world.elevation)] if world.obstacles else np.zeros(0)
-    lowest, highest = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+    """A row of `HEIGHTS`."""
+    lowest, highest = world.derived(lowest_and_highest) if world.obstacles else (0.0, 0.0)
     tallest = max((shape.base_m + shape.height_m for shape in world.obstacles), default=-math.inf)
     return np.array([highest + tallest, lowest])
+
+
+# ---- a mesh as buckets of triangles by squares of the ground ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MeshBuckets:
+    """Triangles by squares of the ground that their bounds cover, for bodies that may touch them."""
+
+    triangles: Array  # (m, 9) three points each [m], map frame
+    starts: npt.NDArray[np.int64]  # (squares + 1,) where those of a square begin in `items`, rows from the south
+    items: npt.NDArray[np.int64]
+    squares: Array  # west, south, width of a square [m], columns, rows, lowest and highest point [m]
+
+    def row(self) -> tuple[Any, ...]:
+        """A `BUCKETS`."""
+        places = address_of(self.triangles), span_of(self.starts), span_of(self.items)
+        return *places, *self.squares[:3], int(self.squares[3]), int(self.squares[4]), *self.squares[5:]
+
+
+_MOST_SQUARES = 256  # along a side
+
+
+@kernel
+def _into_buckets(triangles: Array, squares: Array, starts: npt.NDArray[np.int64], items: npt.NDArray[np.int64]) -> int:
+    """Count triangles into starts[square + 1], or with room in `items` put them there; gives how many there are."""
+    columns, rows = int(squares[3]), int(squares[4])
+    total = 0
+    for n in range(triangles.shape[0]):
+        p = triangles[n]
+        i0 = int((min(p[0], p[3], p[6]) - squares[0]) / squares[2])
+        i1 = min(int((max(p[0], p[3], p[6]) - squares[0]) / squares[2]), columns - 1)
+        j0 = int((min(p[1], p[4], p[7]) - squares[1]) / squares[2])
+        j1 = min(int((max(p[1], p[4], p[7]) - squares[1]) / squares[2]), rows - 1)
+        for j in range(min(j0, rows - 1), j1 + 1):
+            for i in range(min(i0, columns - 1), i1 + 1):
+                total += 1
+                if items.size:
+                    items[starts[j * columns + i]] = n
+                    starts[j * columns + i] += 1
+                else:
+                    starts[j * columns + i + 1] += 1
+    return total
+
+
+def mesh_buckets(world: World) -> MeshBuckets:
+    """Squares so wide that a triangle is in few of them."""
+    assert world.mesh is not None
+    points = np.ascontiguousarray(world.mesh.vertices, np.float64)[world.mesh.triangles]
+    triangles = np.ascontiguousarray(points.reshape(-1, 9))
+    low, high = points.reshape(-1, 3).min(axis=0), points.reshape(-1, 3).max(axis=0)
+    side = int(min(max(math.sqrt(len(triangles)), 1.0), _MOST_SQUARES))
+    none = np.zeros(0, np.int64)
+    while True:
+        width = max(float(max(high[0] - low[0], high[1] - low[1])) / side, 1e-3)
+        columns, rows = (int((high[k] - low[k]) / width) + 1 for k in range(2))
+        squares = np.array([low[0], low[1], width, columns, rows, low[2], high[2]], np.float64)
+        starts = np.zeros(rows * columns + 1, np.int64)
+        total = _into_buckets(triangles, squares, starts, none)
+        if side == 1 or total <= 16 * len(triangles) + 65536:
+            break
+        side //= 2
+    starts = np.cumsum(starts)
+    items = np.zeros(max(total, 1), np.int64)
+    _into_buckets(triangles, squares, starts[:-1].copy(), items)
+    return MeshBuckets(triangles, starts, items, squares)

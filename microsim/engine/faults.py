@@ -7,7 +7,7 @@ from typing import Any
 
 from microsim.engine.geometry import Vector
 
-FAIL, DROPOUT, BLACKOUT, JUMP = "fail", "dropout", "blackout", "jump"
+DROPOUT = "dropout"
 RADIO = "radio"  # target of a blackout
 
 
@@ -47,13 +47,6 @@ class Health:
                 return fault
         return None
 
-    def drops(self, target: str, tick: int) -> bool:
-        """True when nothing is to be sent; counted."""
-        if self.at(target, DROPOUT, tick) is None:
-            return False
-        self.dropped[target] += 1
-        return True
-
     def note(self, target: str, problem: str) -> None:
         """A message was made without a new measurement (problem says why), or all went well ("")."""
         if not problem:
@@ -75,11 +68,11 @@ class Health:
         suffered = self.degraded[target] or self.dropped[target]
         return bool(suffered) or any(fault.target == target for fault in self.faults)
 
-    def memory(self) -> Any:
+    def save(self) -> Any:
         return dict(self.degraded), dict(self.dropped), sorted(self.failing)
 
-    def recall(self, memory: Any) -> None:
-        degraded, dropped, failing = memory
+    def load(self, saved: Any) -> None:
+        degraded, dropped, failing = saved
         self.degraded, self.dropped, self.failing = Counter(degraded), Counts(dropped), set(failing)
 
 

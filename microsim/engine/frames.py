@@ -3,15 +3,7 @@
 from microsim.engine.calls import Scene
 from microsim.engine.compiled import kernel
 from microsim.engine.geometry import Array
-from microsim.engine.motion import (
-    QUATERNION_W,
-    QUATERNION_X,
-    QUATERNION_Y,
-    QUATERNION_Z,
-    X,
-    Y,
-    Z,
-)
+from microsim.engine.motion import motion_in as _motion_in
 
 
 @kernel
@@ -19,9 +11,10 @@ def exact_pose(
     settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array
 ) -> None:
     """x, y, z [m] and the quaternion x, y, z, w of base_link in the map."""
-    reading[0], reading[1], reading[2] = motion[X], motion[Y], motion[Z]
-    reading[3], reading[4] = motion[QUATERNION_X], motion[QUATERNION_Y]
-    reading[5], reading[6] = motion[QUATERNION_Z], motion[QUATERNION_W]
+    seen = _motion_in(motion)
+    reading[0], reading[1], reading[2] = seen.x, seen.y, seen.z
+    reading[3], reading[4] = seen.quaternion_x, seen.quaternion_y
+    reading[5], reading[6] = seen.quaternion_z, seen.quaternion_w
 
 
 @kernel

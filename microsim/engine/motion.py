@@ -5,30 +5,16 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from microsim.engine import exact
+from microsim.engine.columns import Column, column_at, column_in
 from microsim.engine.compiled import inlined, kernel, plain
-from microsim.engine.components import (
-    ACCELERATION_X,
-    ACCELERATION_Y,
-    ACCELERATION_Z,
-    PITCH_RATE,
-    ROLL_RATE,
-    VELOCITY_X,
-    VELOCITY_Y,
-    VELOCITY_Z,
-    YAW_RATE,
-)
-from microsim.engine.components import PITCH as _PITCH
-from microsim.engine.components import ROLL as _ROLL
-from microsim.engine.components import YAW as _YAW
-from microsim.engine.components import X as _X
-from microsim.engine.components import Y as _Y
-from microsim.engine.components import Z as _Z
+from microsim.engine.components import state_at
 from microsim.engine.geometry import Array, Vector
 
 _sincos = exact.sincos
 
 Motion: TypeAlias = Sequence[float]
 Rotation: TypeAlias = tuple[Vector, Vector, Vector]  # rows of a matrix
+
 # Fields of a Motion. Position in the map frame; velocity over ground and acceleration in body axes, without gravity.
 X, Y, Z, YAW, SIN_YAW, COS_YAW = range(6)
 QUATERNION_Z, QUATERNION_W = 6, 7
@@ -42,6 +28,19 @@ FIELDS = 30
 PLACE_X, PLACE_Y, PLACE_Z = 30, 31, 32
 SENSOR_FIELDS = 33
 
+# The same by name. `motion_in(motion)` views one, `motions_at(block, i)` one of many in columns.
+MOTION = (
+    *("x", "y", "z", "yaw", "sin_yaw", "cos_yaw", "quaternion_z", "quaternion_w"),
+    *("forward", "left", "up", "turn", "accel_forward", "accel_left", "accel_up"),
+    *("roll", "pitch", "quaternion_x", "quaternion_y", "rolling", "pitching"),
+    *("x_forward", "x_left", "x_up"),  # how far along the map's x a step along the body's axes goes
+    *("y_forward", "y_left", "y_up"),
+    *("z_forward", "z_left", "z_up"),
+    *("place_x", "place_y", "place_z"),
+)
+motion_in, motions_at = column_in(MOTION), column_at(MOTION)
+_motion_in, _state_at = motion_in, state_at
+
 
 @kernel
 def observe(state: Array, out: Array) -> None:
@@ -54,68 +53,70 @@ def observe(state: Array, out: Array) -> None:
 def observe_one(state: Array, i: int, out: Array) -> None:
     """Fill out (FIELDS,) from column i."""
     observe_place(state, i, out)
-    if state[_ROLL, i] == 0.0 and state[_PITCH, i] == 0.0:
-        _observe_level(state, out, i)
+    robot = _state_at(state, i)
+    if robot.roll == 0.0 and robot.pitch == 0.0:
+        _observe_level(robot, _motion_in(out))
 
 
 @kernel
 def observe_place(state: Array, i: int, out: Array) -> None:
     """The same, of a robot that does not lean: place and heading alone."""
-    out[X], out[Y], out[Z], out[YAW] = state[_X, i], state[_Y, i], state[_Z, i], state[_YAW, i]
-    out[ROLL], out[PITCH] = state[_ROLL, i], state[_PITCH, i]
-    out[SIN_YAW], out[COS_YAW] = _sincos(state[_YAW, i])
-    out[QUATERNION_X], out[QUATERNION_Y] = 0.0, 0.0
-    if state[_ROLL, i] != 0.0 or state[_PITCH, i] != 0.0:
-        _observe_tilted(state, out, i)
+    robot, seen = _state_at(state, i), _motion_in(out)
+    seen.x, seen.y, seen.z, seen.yaw = robot.x, robot.y, robot.z, robot.yaw
+    seen.roll, seen.pitch = robot.roll, robot.pitch
+    seen.sin_yaw, seen.cos_yaw = _sincos(robot.yaw)
+    seen.quaternion_x, seen.quaternion_y = 0.0, 0.0
+    if robot.roll != 0.0 or robot.pitch != 0.0:
+        _observe_tilted(robot, seen)
 
 
 @kernel
-def _observe_level(state: Array, out: Array, i: int) -> None:
-    sine, cosine = out[SIN_YAW], out[COS_YAW]
-    half_sine, half_cosine = _sincos(0.5 * state[_YAW, i])
-    out[QUATERNION_Z], out[QUATERNION_W] = half_sine, half_cosine
-    vx, vy = state[VELOCITY_X, i], state[VELOCITY_Y, i]
-    out[FORWARD], out[LEFT] = cosine * vx + sine * vy, cosine * vy - sine * vx
-    out[UP], out[TURN] = state[VELOCITY_Z, i], state[YAW_RATE, i]
-    out[ROLLING], out[PITCHING] = state[ROLL_RATE, i], state[PITCH_RATE, i]
-    ax, ay = state[ACCELERATION_X, i], state[ACCELERATION_Y, i]
-    out[ACCEL_FORWARD], out[ACCEL_LEFT] = cosine * ax + sine * ay, cosine * ay - sine * ax
-    out[ACCEL_UP] = state[ACCELERATION_Z, i]
-    for k in range(9):
-        out[AXES + k] = 0.0
-    out[AXES], out[AXES + 1] = cosine, -sine
-    out[AXES + 3], out[AXES + 4] = sine, cosine
-    out[AXES + 8] = 1.0
+def _observe_level(robot: Column, seen: Column) -> None:
+    sine, cosine = seen.sin_yaw, seen.cos_yaw
+    half_sine, half_cosine = _sincos(0.5 * robot.yaw)
+    seen.quaternion_z, seen.quaternion_w = half_sine, half_cosine
+    vx, vy = robot.velocity_x, robot.velocity_y
+    seen.forward, seen.left = cosine * vx + sine * vy, cosine * vy - sine * vx
+    seen.up, seen.turn = robot.velocity_z, robot.yaw_rate
+    seen.rolling, seen.pitching = robot.roll_rate, robot.pitch_rate
+    ax, ay = robot.acceleration_x, robot.acceleration_y
+    seen.accel_forward, seen.accel_left = cosine * ax + sine * ay, cosine * ay - sine * ax
+    seen.accel_up = robot.acceleration_z
+    seen.x_forward, seen.x_left, seen.x_up = cosine, -sine, 0.0
+    seen.y_forward, seen.y_left, seen.y_up = sine, cosine, 0.0
+    seen.z_forward, seen.z_left, seen.z_up = 0.0, 0.0, 1.0
 
 
 @kernel
-def _observe_tilted(state: Array, out: Array, i: int) -> None:
-    sy, cy = out[SIN_YAW], out[COS_YAW]
-    sp, cp = _sincos(state[_PITCH, i])
-    sr, cr = _sincos(state[_ROLL, i])
-    hy, ky = _sincos(0.5 * state[_YAW, i])
-    hp, kp = _sincos(0.5 * state[_PITCH, i])
-    hr, kr = _sincos(0.5 * state[_ROLL, i])
-    out[QUATERNION_X], out[QUATERNION_Y] = hr * kp * ky - kr * hp * hy, kr * hp * ky + hr * kp * hy
-    out[QUATERNION_Z], out[QUATERNION_W] = kr * kp * hy - hr * hp * ky, kr * kp * ky + hr * hp * hy
-    out[AXES], out[AXES + 1], out[AXES + 2] = cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr
-    out[AXES + 3], out[AXES + 4], out[AXES + 5] = sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr
-    out[AXES + 6], out[AXES + 7], out[AXES + 8] = -sp, cp * sr, cp * cr
-    vx, vy, vz = state[VELOCITY_X, i], state[VELOCITY_Y, i], state[VELOCITY_Z, i]
-    ax, ay, az = state[ACCELERATION_X, i], state[ACCELERATION_Y, i], state[ACCELERATION_Z, i]
-    for k in range(3):
-        p, q, r = out[AXES + k], out[AXES + 3 + k], out[AXES + 6 + k]
-        out[FORWARD + k] = p * vx + q * vy + r * vz
-        out[ACCEL_FORWARD + k] = p * ax + q * ay + r * az
-    roll_rate, pitch_rate, yaw_rate = state[ROLL_RATE, i], state[PITCH_RATE, i], state[YAW_RATE, i]
-    out[ROLLING] = roll_rate - yaw_rate * sp
-    out[PITCHING] = pitch_rate * cr + yaw_rate * sr * cp
-    out[TURN] = yaw_rate * cr * cp - pitch_rate * sr
+def _observe_tilted(robot: Column, seen: Column) -> None:
+    sy, cy = seen.sin_yaw, seen.cos_yaw
+    sp, cp = _sincos(robot.pitch)
+    sr, cr = _sincos(robot.roll)
+    hy, ky = _sincos(0.5 * robot.yaw)
+    hp, kp = _sincos(0.5 * robot.pitch)
+    hr, kr = _sincos(0.5 * robot.roll)
+    seen.quaternion_x, seen.quaternion_y = hr * kp * ky - kr * hp * hy, kr * hp * ky + hr * kp * hy
+    seen.quaternion_z, seen.quaternion_w = kr * kp * hy - hr * hp * ky, kr * kp * ky + hr * hp * hy
+    seen.x_forward, seen.x_left, seen.x_up = cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr
+    seen.y_forward, seen.y_left, seen.y_up = sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr
+    seen.z_forward, seen.z_left, seen.z_up = -sp, cp * sr, cp * cr
+    vx, vy, vz = robot.velocity_x, robot.velocity_y, robot.velocity_z
+    ax, ay, az = robot.acceleration_x, robot.acceleration_y, robot.acceleration_z
+    p, q, r = seen.x_forward, seen.y_forward, seen.z_forward
+    seen.forward, seen.accel_forward = p * vx + q * vy + r * vz, p * ax + q * ay + r * az
+    p, q, r = seen.x_left, seen.y_left, seen.z_left
+    seen.left, seen.accel_left = p * vx + q * vy + r * vz, p * ax + q * ay + r * az
+    p, q, r = seen.x_up, seen.y_up, seen.z_up
+    seen.up, seen.accel_up = p * vx + q * vy + r * vz, p * ax + q * ay + r * az
+    seen.rolling = robot.roll_rate - robot.yaw_rate * sp
+    seen.pitching = robot.pitch_rate * cr + robot.yaw_rate * sr * cp
+    seen.turn = robot.yaw_rate * cr * cp - robot.pitch_rate * sr
 
 
 @kernel
 def is_level_row(motion: Array) -> bool:
-    return motion[QUATERNION_X] == 0.0 and motion[QUATERNION_Y] == 0.0
+    seen = _motion_in(motion)
+    return seen.quaternion_x == 0.0 and seen.quaternion_y == 0.0
 
 
 @inlined
@@ -129,12 +130,13 @@ def level_place(
 @kernel
 def place_of(motion: Array, x: float, y: float, z: float) -> tuple[float, float, float]:
     """Map position of a point fixed to the robot at (x, y, z) in its base_link."""
-    if motion[QUATERNION_X] == 0.0 and motion[QUATERNION_Y] == 0.0:  # the sums in the order of the golden digests
-        return level_place(motion[X], motion[Y], motion[Z], motion[SIN_YAW], motion[COS_YAW], (x, y, z))
+    m = _motion_in(motion)
+    if m.quaternion_x == 0.0 and m.quaternion_y == 0.0:  # the sums in the order of the golden digests
+        return level_place(m.x, m.y, m.z, m.sin_yaw, m.cos_yaw, (x, y, z))
     return (
-        motion[X] + (motion[AXES] * x + motion[AXES + 1] * y + motion[AXES + 2] * z),
-        motion[Y] + (motion[AXES + 3] * x + motion[AXES + 4] * y + motion[AXES + 5] * z),
-        motion[Z] + (motion[AXES + 6] * x + motion[AXES + 7] * y + motion[AXES + 8] * z),
+        m.x + (m.x_forward * x + m.x_left * y + m.x_up * z),
+        m.y + (m.y_forward * x + m.y_left * y + m.y_up * z),
+        m.z + (m.z_forward * x + m.z_left * y + m.z_up * z),
     )
 
 
@@ -150,16 +152,17 @@ def mounted_at(motion: Motion, xyz: Vector) -> Vector:
 @kernel
 def turned_by(motion: Array, rotation: Rotation) -> Rotation:
     (a, b, c), (d, e, f), (g, h, i) = rotation
-    if motion[QUATERNION_X] == 0.0 and motion[QUATERNION_Y] == 0.0:
-        sine, cosine = motion[SIN_YAW], motion[COS_YAW]
+    seen = _motion_in(motion)
+    if seen.quaternion_x == 0.0 and seen.quaternion_y == 0.0:
+        sine, cosine = seen.sin_yaw, seen.cos_yaw
         return (
             (cosine * a - sine * d, cosine * b - sine * e, cosine * c - sine * f),
             (sine * a + cosine * d, sine * b + cosine * e, sine * c + cosine * f),
             (g, h, i),
         )
-    k, m, n = motion[AXES], motion[AXES + 1], motion[AXES + 2]
-    p, q, r = motion[AXES + 3], motion[AXES + 4], motion[AXES + 5]
-    s, t, u = motion[AXES + 6], motion[AXES + 7], motion[AXES + 8]
+    k, m, n = seen.x_forward, seen.x_left, seen.x_up
+    p, q, r = seen.y_forward, seen.y_left, seen.y_up
+    s, t, u = seen.z_forward, seen.z_left, seen.z_up
     return (
         (k * a + m * d + n * g, k * b + m * e + n * h, k * c + m * f + n * i),
         (p * a + q * d + r * g, p * b + q * e + r * h, p * c + q * f + r * i),

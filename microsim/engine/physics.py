@@ -8,25 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine.bodies import Body
-from microsim.engine.calls import (
-    FLEET_COLUMNS,
-    FUNCTION,
-    BrokenKernelError,
-    Rows,
-    advance_address,
-    has_checked,
-    raise_broken,
-    scene_row,
-)
-from microsim.engine.compiled import plain
-from microsim.engine.components import CONTACTS, YAW, RobotModel, X, Y, Z
+from microsim.engine.calls import PLANE_SIZE, BrokenKernelError, Rows, call_now, has_checked, raise_broken, scene_row
+from microsim.engine.components import RobotModel, state_at, state_in
 from microsim.engine.contact_tables import Contacts, Mover
 from microsim.engine.exact import wrap_angle
-from microsim.engine.fleet_loops import COPIED, COPY_COLUMNS, look, move, move_and_copy
 from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, Motion
-from microsim.engine.records import address_of
+from microsim.engine.records import Record, Records, address_of, grid_of, rows_of, span_of
+from microsim.engine.robot_loops import FLEET, advance_address, settle_address
+from microsim.engine.tick import COPY, ROBOTS, look, move
 from microsim.engine.world import World
+from microsim.engine.world_arrays import WorldArray
 
 
 @dataclass
@@ -44,8 +36,19 @@ class Fleet:
     def take(self, columns: Any, values: Any) -> None:
         """Put commands into force: `values` for one column, or (inputs, k) for a slice or list of k columns."""
         self.command[:, columns] = values
-        if self.model.command_age is not None:
-            self.state[self.model.command_age, columns] = 0.0
+        if self.model.age_row is not None:
+            self.state[self.model.age_row, columns] = 0.0
+
+    def rows(self, *names: str) -> Array:
+        """Numbers of the state by name, of all its robots: a copy, (len(names), n)."""
+        found: Array = self.state[[self.model.row(name) for name in names]]
+        return found
+
+    def write(self, row: Record, scene: Rows) -> None:
+        """What a call of the model needs."""
+        row.end = len(self.names)
+        row.state, row.command, row.parameters = map(grid_of, (self.state, self.command, self.parameters))
+        row.keys, row.scene, row.motions = map(address_of, (self.keys, scene, self.seen))
 
 
 class Motions(Mapping[str, Motion]):
@@ -89,68 +92,61 @@ class Physics:
         }
         self.motions = Motions(self.home)
         self._plane = plane
-        origin = world.cell_m, world.west, world.south
-        grids = world.elevation, world.surface, world.clearance[None], world.footing[None]
-        self.scene = scene_row(*grids, origin, dt, plane)
+        self.scene = scene_of(world, dt, plane)
         movers = [self._mover(name) for name in bodies or self.home]
         self.contacts = Contacts(movers, bodies or {}, world, self.scene, stops_all, obstacles=obstacles)
-        before, after = self.contacts.calls()
-        rows = [before, *(self._row(fleet) for fleet in self.fleets), after]
-        self.rows: Rows = np.array(rows, np.int64).reshape(-1, FLEET_COLUMNS)
-        self.copies: Rows = np.zeros((0, COPY_COLUMNS), np.int64)
-        self.has_checked = has_checked(self.rows[:, FUNCTION])
-        self._traces: Sequence[Array] = ()  # where copies go
+        self.rows: Records = np.zeros(len(self.fleets), FLEET)
+        for row, fleet in zip(self.rows, self.fleets, strict=True):
+            fleet.write(row, self.scene)
+            row.function = advance_address(fleet.model)
+        self.has_checked = has_checked(self.rows["function"])
+        self._robots = rows_of(ROBOTS, fleets=span_of(self.rows), contacts=self.contacts.address)
+        self.address = address_of(self._robots)
+        self._traces: Sequence[Array] = ()
+        self._copy_to(np.zeros(0, COPY))
         self.look()
 
     def _mover(self, name: str) -> Mover:
         fleet, column = self.home[name]
         return Mover(name, fleet.model, fleet.state, column)
 
-    def _row(self, fleet: Fleet) -> list[int]:
-        """The call that moves a fleet."""
-        count, scene = len(fleet.names), address_of(self.scene)
-        places = [address_of(each) for each in (fleet.state, fleet.command, fleet.parameters, fleet.keys, fleet.seen)]
-        state, command, parameters, keys, seen = places
-        return [
-            advance_address(fleet.model.advance), 0, state, fleet.state.shape[0], count, 0,
-            count, command, fleet.command.shape[0], parameters, fleet.parameters.shape[0], 1, keys, scene,
-            0, 0, 0, seen, 0, 0, 0,
-        ]  # fmt: skip
-
     def move(self, tick: int, ticks: int = 1) -> None:
         """From tick to tick + ticks."""
-        if self._traces:
-            move_and_copy(self.rows, self.copies, tick, ticks)
-        else:
-            move(self.rows, tick, ticks)
+        move(self.address, tick, ticks)
 
     def raise_broken(self) -> None:
         """Raise an error if the kernel of a plug-in raised one."""
         if self.has_checked:  # else there is nothing to look for
-            raise_broken(self.rows, lambda row: f"robot model {self.fleets[row - 1].model.name}")
+            raise_broken(self.rows, lambda row: f"robot model {self.fleets[row].model.name}")
 
     def trace(self, ticks: int) -> Mapping[str, Array]:
         """Robot -> (ticks, rows): its state after each of the next ticks, written there as they are run."""
         self._traces = [np.empty((ticks, *fleet.state.shape)) for fleet in self.fleets]
         pairs = list(zip(self.fleets, self._traces, strict=True))
         rows = [
-            [address_of(fleet.state), fleet.state.nbytes, address_of(states), address_of(states) + states.nbytes]
+            (address_of(fleet.state), fleet.state.nbytes, address_of(states), address_of(states) + states.nbytes)
             for fleet, states in pairs
         ]
-        self.copies = np.array(rows, np.int64).reshape(-1, COPY_COLUMNS)
+        self._copy_to(np.array(rows, COPY))
         return {name: states[:, :, column] for fleet, states in pairs for column, name in enumerate(fleet.names)}
 
     def continue_trace(self, before: "Physics") -> None:
         """Continue the trace of the physics that this one replaces, if there is one."""
-        if before.copies.size and [each.names for each in self.fleets] != [each.names for each in before.fleets]:
+        if before._copies.size and [each.names for each in self.fleets] != [each.names for each in before.fleets]:
             raise ValueError("the states of other robots do not fit into a trace")
-        self._traces, self.copies = before._traces, before.copies
-        for row, fleet in zip(self.copies, self.fleets, strict=False):  # without a trace there are no rows
-            row[COPIED] = address_of(fleet.state)
+        self._traces = before._traces
+        self._copy_to(before._copies)
+        for row, fleet in zip(self._copies, self.fleets, strict=False):  # without a trace there are no rows
+            row.source = address_of(fleet.state)
+
+    def _copy_to(self, copies: Records) -> None:
+        """After each tick."""
+        self._copies = copies
+        self._robots["copies"] = span_of(copies)
 
     def look(self) -> None:
         """Bring `motions` up to date."""
-        look(self.rows)
+        look(self.address)
 
     def command(self, robot: str, values: Sequence[float]) -> None:
         fleet, column = self.home[robot]
@@ -164,23 +160,25 @@ class Physics:
 
     def distance(self, first: str, second: str) -> float:
         (a, i), (b, j) = self.home[first], self.home[second]
-        dx, dy, dz = (float(a.state[row, i] - b.state[row, j]) for row in (X, Y, Z))
+        one, two = state_at(a.state, i), state_at(b.state, j)
+        dx, dy, dz = one.x - two.x, one.y - two.y, one.z - two.z
         return float(np.sqrt(dx * dx + dy * dy + dz * dz))
 
-    def memory(self) -> Any:
-        fleets = [(fleet.model.name, fleet.names, fleet.state.copy(), fleet.command.copy()) for fleet in self.fleets]
-        return fleets, self.contacts.names, self.contacts.obstacles, self.contacts.touch.copy()
+    def arrays(self) -> dict[str, WorldArray]:
+        """Of every robot its state and its command."""
+        found = {}
+        for fleet in self.fleets:
+            for column, name in enumerate(fleet.names):
+                for what, array in (("state", fleet.state), ("command", fleet.command)):
+                    found[f"{name} ({fleet.model.name}): {what}"] = WorldArray(array[:, column : column + 1], 1)
+        return found
 
-    def recall(self, memory: Any) -> None:
-        """By name: robots that were not there then stay as they are."""
-        fleets, names, obstacles, touch = memory
-        self.contacts.recall(tuple(names), tuple(obstacles), touch)
-        for model, members, state, command in fleets:
-            for column, name in enumerate(members):
-                fleet, own = self.home.get(name, (None, 0))
-                if fleet is not None and fleet.model.name == model:
-                    fleet.state[:, own], fleet.command[:, own] = state[:, column], command[:, column]
-        self.look()
+    def save_contacts(self) -> Any:
+        return self.contacts.names, self.contacts.obstacles, self.contacts.touched.copy()
+
+    def load_contacts(self, saved: Any) -> None:
+        names, obstacles, touched = saved
+        self.contacts.recall(tuple(names), tuple(obstacles), touched)
 
 
 def put(model: RobotModel, column: Array, world: World, x: float, y: float, z: float, yaw: float) -> None:
@@ -188,23 +186,36 @@ def put(model: RobotModel, column: Array, world: World, x: float, y: float, z: f
 
     Not so the age of its command, since an old one would come to life again, and the number of its contacts.
     """
-    kept = [CONTACTS] if model.command_age is None else [CONTACTS, model.command_age]
-    values = column[kept]
+    robot, age = state_in(column), model.age_row
+    contacts, ticks = robot.contacts, None if age is None else column[age]
     column[:] = 0.0
-    column[kept] = values
-    column[X], column[Y], column[YAW] = x, y, wrap_angle(yaw)
-    column[Z] = world.ground(x, y) if model.is_ground_bound else z
+    robot.contacts = contacts
+    if age is not None:
+        column[age] = ticks
+    robot.x, robot.y, robot.yaw = x, y, wrap_angle(yaw)
+    robot.z = world.ground(x, y) if model.is_ground_bound else z
 
 
 def settle_on_ground(fleet: Fleet, world: World) -> None:
     """Lay robots onto the slope they were put on, if their model leans. Where one stands decides how it leans."""
-    settle = fleet.model.settle
-    if settle is None:
+    if fleet.model.settle is None:
         return
+    plane: Array = np.zeros(PLANE_SIZE)
+    scene, row = scene_of(world, 1.0, plane), np.zeros(1, FLEET)
+    fleet.write(row[0], scene)
+    row["function"] = settle_address(fleet.model)
+    call_now(int(row["function"][0]), address_of(row))
     try:
-        settle(fleet.state, fleet.parameters, world.elevation, world.cell_m, world.west, world.south)
-    except Exception as error:  # a plug-in's code can raise anything
-        raise BrokenKernelError(f"robot model {fleet.model.name} cannot be put on the ground", plain(settle)) from error
+        raise_broken(row, lambda _: fleet.model.name)
+    except BrokenKernelError as error:
+        text = f"robot model {fleet.model.name} cannot be put on the ground"
+        raise BrokenKernelError(text, error.form) from error.__cause__
+
+
+def scene_of(world: World, dt: float, plane: Array) -> Rows:
+    """See `scene_row`."""
+    grids = world.elevation, world.surface, world.clearance[None], world.footing[None]
+    return scene_row(*grids, (world.cell_m, world.west, world.south), dt, plane)
 
 
 def make_fleet(model: RobotModel, names: Sequence[str], states: Array, parameters: Array, keys: Sequence[int]) -> Fleet:

@@ -199,12 +199,12 @@ class RadioNetwork:
             return None
         return math.nan if link.rssi_dbm is None else link.rssi_dbm
 
-    def memory(self) -> tuple[Any, ...]:
+    def save(self) -> tuple[Any, ...]:
         return [replace(link, queue=list(link.queue)) for link in self.links], dict(self.air_free_at)
 
-    def recall(self, memory: tuple[Any, ...]) -> None:
+    def load(self, saved: tuple[Any, ...]) -> None:
         """Links of robots that were not there then begin empty."""
-        links, air_free_at = memory
+        links, air_free_at = saved
         known = {(link.sender, link.receiver): link for link in links}
         found = [known.get((link.sender, link.receiver), link) for link in self.links]
         self.links = [replace(link, queue=list(link.queue), rssi_dbm=self._rssi(link)) for link in found]

@@ -14,6 +14,7 @@ import numba
 import numba.core.config
 import numpy as np
 import numpy.typing as npt
+from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np import numpy_support
@@ -42,13 +43,16 @@ types.Record.mangling_args = property(_name_of_form)  # type: ignore[method-assi
 def record(**fields: Any) -> np.dtype[Any]:
     """The dtype of a row of numbers, arrays of numbers and other records; all of them have 8 bytes, or parts that do.
 
-    >>> CALL = record(key=INT, mount=VEC3)
+    >>> CALL = record(key=int, mount=VEC3)
     >>> calls = np.zeros(3, CALL)
     >>> calls[1].mount[2] = 0.5
     """
     taken = [name for name in fields if hasattr(np.record, name)]
     assert not taken, f"NumPy's rows have {taken} themselves: uncompiled code would read those, not the fields"
-    columns = [(name, *(kind if isinstance(kind, tuple) else (kind,))) for name, kind in fields.items()]
+    sizes = {int: np.int64, float: np.float64}
+    columns = [
+        (name, *(kind if isinstance(kind, tuple) else (sizes.get(kind, kind),))) for name, kind in fields.items()
+    ]
     found = np.dtype((np.record, np.dtype(columns, align=True)))
     assert found.itemsize % 8 == 0, found
     return found
@@ -117,6 +121,14 @@ if IS_PLAIN:
         """(GRID) -> the numbers there."""
         at = array_at(kind, 2)
         return lambda grid: at(int(grid.address), int(grid.rows), int(grid.columns))
+
+    def records_room(dtype: np.dtype[Any]) -> Any:
+        """(count, a constant) -> room for so many records until the function returns."""
+        return lambda count: np.zeros(count, dtype)
+
+    def record_room(dtype: np.dtype[Any]) -> Any:
+        """() -> room for a record until the function returns."""
+        return lambda: np.zeros(1, dtype)[0]
 
     def address_of_record(row: Any) -> Any:
         """Where a record is."""
@@ -192,6 +204,38 @@ else:
 
         return intrinsic(typed)
 
+    def _room(context: Any, builder: Any, kind: Any, count: int) -> Any:
+        """As `calls.room`: until the function returns."""
+        size = context.get_constant(types.intp, count * kind.size // 8)
+        numbers = cgutils.alloca_once(builder, ir.DoubleType(), size)
+        return builder.bitcast(numbers, context.get_value_type(kind))
+
+    def record_room(dtype: np.dtype[Any]) -> Any:
+        """() -> room for a record until the function returns."""
+        kind = numpy_support.from_dtype(dtype)
+
+        def typed(typing: Any) -> Any:
+            return kind(), lambda context, builder, signature, args: _room(context, builder, kind, 1)
+
+        return intrinsic(typed)
+
+    def records_room(dtype: np.dtype[Any]) -> Any:
+        """(count, a constant) -> room for so many records until the function returns."""
+        array = _array_type(dtype, 1)
+
+        def typed(typing: Any, count: Any) -> Any:
+            def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                length, size = count.literal_value, array.dtype.size
+                made = context.make_array(array)(context, builder)
+                data = builder.bitcast(_room(context, builder, array.dtype, length), made.data.type)
+                shape, strides = ([context.get_constant(types.intp, each)] for each in (length, size))
+                populate_array(made, data=data, shape=shape, strides=strides, itemsize=strides[0], meminfo=None)
+                return made._getvalue()
+
+            return array(count), code
+
+        return intrinsic(prefer_literal=True)(typed)
+
     @intrinsic  # type: ignore[untyped-decorator]
     def address_of_record(typing: Any, row: Any) -> Any:
         """Where a record is."""
@@ -204,4 +248,4 @@ else:
 
 records_at, records_in = array_at, array_in
 floats_in, integers_in, bytes_in = array_in(np.float64), array_in(np.int64), array_in(np.uint8)
-float_grid_in, integer_grid_in = grid_in(np.float64), grid_in(np.int64)
+float_grid_in = grid_in(np.float64)

@@ -1,7 +1,7 @@
-"""The tick, on one page.
+"""A world from tick to tick: what Python does before, between and after compiled ticks (`tick`).
 
-Everything a world does happens here, in this order, driven by nothing but the tick number and the inputs taken. Ticks
-that need no Python run in one compiled call (`compiled_tick.run_ticks`); the others run here, piece by piece.
+Everything happens in the order of `Schedule.step`, driven by nothing but the tick number and the inputs taken. Ticks
+that need no Python run in one compiled call; the others run here, piece by piece, through the same functions.
 """
 
 import math
@@ -11,14 +11,17 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from microsim.engine.calls import IS_BROKEN, BrokenKernelError, Rows
-from microsim.engine.compiled_tick import Tables, begin_tick, invoke_for, run_ticks, sense, track
-from microsim.engine.contact_rows import SCENERY
+from microsim.engine.calls import BrokenKernelError, Rows
+from microsim.engine.compiled_tick import Tables, invoke_for, sense
+from microsim.engine.contacts import SCENERY
 from microsim.engine.faults import Health
+from microsim.engine.geometry import Array
 from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Output
 from microsim.engine.radio import RadioNetwork
+from microsim.engine.tick import begin_tick, run_ticks, track
 from microsim.engine.timekeeper import NS_PER_S, Clock
+from microsim.engine.world_arrays import ONLY, WorldArray, put, taken
 
 CHUNK = 256  # ticks at most that are run in one call
 
@@ -74,7 +77,7 @@ class Schedule:
     radio: RadioNetwork | None
     tables: Tables
     python: Mapping[str, tuple[int, Output]]  # outputs that Python makes: by name, with their row in the table
-    memories: Mapping[str, Any]  # robot/sensor -> array of what it keeps from tick to tick
+    memories: Mapping[str, Array]  # robot/sensor -> what it keeps from tick to tick
     receive: Mapping[str, Callable[[int, bytes], None]]  # robot -> what gets (stamp [ns], payload) of its packets
     health: Health
     transcript: TranscriptBuffer
@@ -111,15 +114,13 @@ class Schedule:
         """Whole ticks without Python."""
         tables, out = self.tables, self.transcript
         while True:
-            reached, done, needed = run_ticks(
-                tables.address, self.physics.copies, self.tick, end, out.buffer, self._ends
-            )
+            reached, done, needed = run_ticks(tables.address, self.tick, end, out.buffer, self._ends)
             if done:
                 break
             out.make_room(needed)  # the buffer is too small for the first tick
         self.tick = reached
         self._raise_broken()
-        if tables.has_lates:
+        if tables.has_delayed:
             tables.check()
         self._report_contacts()
         if tables.has_dropouts:
@@ -128,7 +129,7 @@ class Schedule:
 
     def _one_tick(self) -> Any:
         """From tick k to k + 1."""
-        begin_tick(self.tables.address, self.physics.copies, self.tick)
+        begin_tick(self.tables.address, self.tick)
         self.tick += 1
         self._raise_broken()
         self._report_contacts()
@@ -168,9 +169,8 @@ class Schedule:
 
     def _forget_skipped(self) -> None:
         """What was due on the way is left out; sensors continue at their own ticks."""
-        self.tables.make_late()
         for output in self._outputs:
-            output.recall(output.memory(), self.tick)
+            output.load(output.save(), self.tick)
         self.tables.resume(self.tick)
         self.has_skipped = False
 
@@ -212,7 +212,7 @@ class Schedule:
         tables, out = self.tables, self.transcript
         out.make_room(tables.room_at(tick))
         out.position = sense(tables.address, first, end, tick, stamp_ns, out.address, out.position)
-        if tables.has_lates:
+        if tables.has_delayed:
             tables.check()
         if tables.has_dropouts:
             self.health.dropped.update_to(tables.dropped())
@@ -226,30 +226,34 @@ class Schedule:
                 invoke_for(tables.address, row, self.tick)
         self._raise_broken()
 
-    def memory(self) -> Any:
-        self.tables.make_late()
+    def arrays(self) -> dict[str, WorldArray]:
+        """All that robots and sensors are and keep."""
+        memories = {f"{name}: memory": WorldArray(array[None]) for name, array in self.memories.items()}
+        return {**self.physics.arrays(), **memories}
+
+    def save(self) -> Any:
         return (
             self.tick,
             list(self.pending),
-            self.physics.memory(),
-            self.radio and self.radio.memory(),
-            {name: output.memory() for name, (_, output) in self.python.items()},
-            {name: array.copy() for name, array in self.memories.items()},
+            taken(self.arrays(), lambda array: ONLY),
+            self.physics.save_contacts(),
+            self.radio and self.radio.save(),
+            {name: output.save() for name, (_, output) in self.python.items()},
         )
 
-    def recall(self, memory: Any) -> None:
-        self.tick, pending, physics, radio, outputs, memories = memory
+    def load(self, saved: Any) -> None:
+        """By name: robots and sensors that were not there then stay as they are."""
+        self.tick, pending, arrays, contacts, radio, outputs = saved
         self.pending = [item for item in pending if _owner(item) in self.physics.home]  # others were deleted
-        self.physics.recall(physics)
-        if self.radio is not None and radio is not None:  # it may have been off when remembered
-            self.radio.recall(radio)
-        for name, array in memories.items():
-            if name in self.memories and self.memories[name].shape == array.shape:
-                self.memories[name][:] = array
+        put(self.arrays(), arrays, lambda array: ONLY)
+        self.physics.load_contacts(contacts)
+        self.physics.look()
+        if self.radio is not None and radio is not None:  # it may have been off when it was saved
+            self.radio.load(radio)
         for name, (_, output) in self.python.items():
-            output.recall(outputs.get(name), self.tick)
+            output.load(outputs.get(name), self.tick)
         self.tables.resume(self.tick)
-        self.tables.calls["is_broken"] = self.physics.rows[:, IS_BROKEN] = 0
+        self.tables.calls["is_broken"] = self.physics.rows["is_broken"] = 0
         self.tables.set_dropped(self.health.dropped)
         self.has_skipped = False
         self._next_warning_ns.clear()

@@ -134,6 +134,22 @@ class World:
         return self.west, self.south, self.west + width, self.south + height
 
 
+@kernel
+def standing(ground: float, lowest: float, base: float, height: float) -> tuple[float, float]:
+    """Bottom and top of what is so high above the ground there [m]. What stands on it reaches under it.
+
+    So nothing floats over a slope. `lowest`: of all ground, which counts where there is none.
+    """
+    start = (ground if ground == ground else lowest) + base
+    return min(start, lowest) if base <= 0.0 else start, start + height
+
+
+def lowest_and_highest(world: "World") -> tuple[float, float]:
+    """Of the ground [m]; 0 where it is not known at all."""
+    known = world.elevation[np.isfinite(world.elevation)]
+    return (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+
+
 def lacks_ground(elevation: Array) -> Grid:
     """1 for every cell in which some point has no height: its own or a neighbour's is unknown."""
     unknown = np.pad(np.isnan(elevation), 1, mode="edge")

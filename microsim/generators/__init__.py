@@ -54,6 +54,14 @@ class Generator:
     generate: Callable[[Any, Any, Dice], Sequence[Any]]
     options: type[BaseModel] | None = None  # the generator's own keys in a scenario; None: it has none
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"name: expected text, found {self.name!r}")
+        if not callable(self.generate):
+            raise TypeError(f"{self.name}: generate: expected a function, found {self.generate!r}")
+        if self.options is not None and not hasattr(self.options, "model_fields"):
+            raise TypeError(f"{self.name}: options: expected a pydantic model, found {self.options!r}")
+
 
 GENERATORS: Registry[Generator] = Registry(
     "GENERATOR", "microsim.generators", "microsim.worlds", "Generator(...)", lambda part: isinstance(part, Generator)

@@ -152,6 +152,9 @@ def table() -> tuple[Topic, ...]:
     return (*sorted([*_OWN, *sensors], key=lambda topic: topic.position), *inputs)
 
 
+TOPICS: dict[str, Topic]
+
+
 def __getattr__(name: str) -> Any:
     """`TOPICS`: the table by kind."""
     if name == "TOPICS":

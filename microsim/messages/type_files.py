@@ -117,6 +117,25 @@ def known_types() -> list[str]:
     return sorted({name if "/msg/" in name else parts.sub("", name) for name in names})
 
 
+def installed_types() -> list[str]:
+    """Names of the types of an installed ROS 2, by the names of their files; they are read when they are needed."""
+    prefixes = filter(None, os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep))
+    folders = [Path(prefix, "share") for prefix in prefixes]
+    found = {f"{path.parts[-3]}/{path.parts[-2]}/{path.stem}" for each in folders for path in each.glob("*/*/*.*")}
+    return sorted(name for name in found if _TYPE_NAME.fullmatch(name))
+
+
+def event_type(service_type: str) -> str:
+    """The type of what a service publishes about its calls, where introspection is on."""
+    name = f"{service_type}_Event"
+    if not types.is_known(name):
+        info = (Nodetype.NAME, "service_msgs/msg/ServiceEventInfo")
+        parts = [(part, (Nodetype.NAME, f"{service_type}_{part.capitalize()}")) for part in ("request", "response")]
+        fields = [("info", info), *((part, (Nodetype.SEQUENCE, (kind, 1))) for part, kind in parts)]
+        _register({name: ([], fields)}, service_type)
+    return name
+
+
 def no_type(type_name: str) -> UsageError:
     """The error about a type that is not known."""
     known, package, leaf = known_types(), type_name.partition("/")[0], type_name.rpartition("/")[2]

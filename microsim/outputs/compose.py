@@ -13,7 +13,7 @@ import numpy as np
 from microsim.documents.values import without_unset
 from microsim.engine.bodies import Body
 from microsim.engine.components import Airflow, RobotModel
-from microsim.engine.faults import RADIO, Health, TimedFault, of_target
+from microsim.engine.faults import RADIO, Health, TimedFault
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.noise import stream_key
 from microsim.engine.physics import Fleet, Physics, make_fleet, put, settle_on_ground
@@ -27,7 +27,8 @@ from microsim.messages.topics import Topic
 from microsim.outputs import own_topics
 from microsim.outputs.freed_memory import keep_freed_memory
 from microsim.outputs.run_outputs import Run
-from microsim.outputs.sensor_outputs import add_sensors, windows_of
+from microsim.outputs.sensor_faults import radio_blackouts
+from microsim.outputs.sensor_outputs import add_sensors
 from microsim.plugin_errors import plugin_errors
 from microsim.robots.robot import Robot
 from microsim.scenario.live_changes import instances_of, obstacle_names
@@ -80,8 +81,7 @@ def radio_network(scenario: Scenario, seed: int, faults: Iterable[TimedFault]) -
     if not scenario.radio.enabled or len(robots) < 2:
         return None
     radio = RadioNetwork(radio_settings(scenario), robots, float(scenario.physics_hz), seed)
-    blackouts = windows_of(of_target(faults, RADIO), "blackout", scenario.plugins)
-    radio.blackouts = tuple((int(first), int(end)) for first, end, *_ in blackouts)
+    radio.blackouts = radio_blackouts(faults, RADIO, scenario.plugins)
     return radio
 
 
@@ -123,10 +123,10 @@ def _fleet(scenario: Scenario, seed: int, world: World, clock: Clock, model: Rob
         pose = robot.start.map_pose
         put(model, states[:, column], world, pose.x, pose.y, pose.z or 0.0, pose.yaw)
         with plugin_errors(f"robot {name}", type(robot)):
-            parameters.append([float(each) for each in model.parameters(robot, air, clock.dt)])
+            parameters.append(model.numbers(robot, air, clock.dt))
     keys = [stream_key(seed, f"{name}/air/gust") for name in names]
-    columns = np.array(list(zip_longest(*parameters, fillvalue=0.0)), np.float64)  # paths of actors differ in length
-    fleet = make_fleet(model, names, states, columns, keys)
+    columns = list(zip_longest(*parameters, fillvalue=0.0))  # paths of actors differ in length
+    fleet = make_fleet(model, names, states, np.array(columns, np.float64).reshape(-1, len(names)), keys)
     with plugin_errors(f"robot model {model.name}", type(scenario.robots[names[0]])):
         settle_on_ground(fleet, world)
     return fleet

@@ -15,19 +15,21 @@ from microsim.engine.noise import stream_key, uniforms
 from microsim.engine.schedule import Command, Input, Schedule, Teleport, Transmission
 from microsim.engine.timekeeper import Clock, exact_rate
 from microsim.errors import UsageError, unknown
-from microsim.faults import FAULTS
+from microsim.faults import FAULTS, FaultKind, OnMessages, Passing
 from microsim.messages.inputs import INPUTS, InputTarget
 from microsim.messages.outbox import entries_in
+from microsim.plugin_errors import plugin_errors
 from microsim.scenario.models import Scenario
 
 _MADE: dict[str, type[Any]] = {"command": Command, "pose": Teleport, "packet": Transmission}
 
 
 @dataclass(frozen=True)
-class _Effect:
+class _Fault:
     """A fault, in ticks."""
 
-    effect: str
+    kind: FaultKind
+    effect: OnMessages
     first: int
     end: int
     delay: int
@@ -38,12 +40,17 @@ class _Effect:
         is_on = self.first <= tick < self.end
         return is_on and (self.probability >= 1.0 or uniforms(self.key, tick, index)[0] < self.probability)
 
+    def change(self, passing: Passing, index: int) -> None:
+        passing.delay, passing.draw = self.delay, uniforms(self.key, passing.tick, index)[1]
+        with plugin_errors(f"the fault {self.kind.name}", self.kind):
+            self.effect.change(passing)
+
 
 @dataclass
 class _Lane:
     """The messages of one topic, which keep their order unless they are reordered."""
 
-    effects: tuple[_Effect, ...]
+    faults: tuple[_Fault, ...]
     held: list[tuple[int, Any]] = field(default_factory=list)  # until which tick
     overtaken: list[Any] = field(default_factory=list)  # to follow the next message
 
@@ -51,19 +58,17 @@ class _Lane:
         """Gives how many were concerned."""
         concerned = 0
         for index, item in enumerate(items):
-            copies, until, is_late = [item], tick, False
-            effects = [each for each in self.effects if each.concerns(tick, index)]
-            for each in effects:
-                copies = {"lose": [], "duplicate": [*copies, item]}.get(each.effect, copies)
-                until = max(until, tick + each.delay)
-                is_late |= each.effect == "reorder"
-            concerned += bool(effects)
-            if is_late and copies and not self.overtaken:
+            faults, passing = [each for each in self.faults if each.concerns(tick, index)], Passing(tick, tick)
+            for each in faults:
+                each.change(passing, index)
+            concerned += bool(faults)
+            copies = [item] * passing.copies
+            if passing.is_overtaken and copies and not self.overtaken:
                 self.overtaken = copies
             elif copies:
-                self._hold(until, [*copies, *self.overtaken])
+                self._hold(passing.until, [*copies, *self.overtaken])
                 self.overtaken = []
-        if self.overtaken and not any(each.effect == "reorder" and tick < each.end for each in self.effects):
+        if self.overtaken and not any(each.effect.may_reorder and tick < each.end for each in self.faults):
             self._hold(tick, self.overtaken)  # nothing came that could overtake it
             self.overtaken = []
         return concerned
@@ -87,18 +92,18 @@ class MessageFaults:
     """Of one run. `affected` counts messages by topic, for /sim/status."""
 
     def __init__(self, scenario: Scenario, clock: Clock, seed: int) -> None:
-        by_topic: dict[str, list[_Effect]] = {}
+        by_topic: dict[str, list[_Fault]] = {}
         self.affected: Counter[str] = Counter()
         for index, fault in enumerate(scenario.faults):
             kind = FAULTS.find(fault.kind, scenario.plugins)
-            if kind is not None and kind.of == "messages":
+            if kind is not None and isinstance(kind.effect, OnMessages):
                 first, end, delay = (
                     clock.ticks_in(exact_rate(each)) for each in (fault.from_s, fault.to_s, fault.delay_s)
                 )
                 key = stream_key(seed, f"faults/{index}/{fault.target}/{fault.kind}")
-                effect = _Effect(kind.effect, first, end, delay, fault.probability, key)
-                by_topic.setdefault(fault.target, []).append(effect)
-        self._lanes = {topic: _Lane(tuple(effects)) for topic, effects in by_topic.items()}
+                made = _Fault(kind, kind.effect, first, end, delay, fault.probability, key)
+                by_topic.setdefault(fault.target, []).append(made)
+        self._lanes = {topic: _Lane(tuple(faults)) for topic, faults in by_topic.items()}
         self._taken: dict[tuple[type[Any], str], str] = {}  # what is made of its messages, and robot -> topic
 
     def __bool__(self) -> bool:
@@ -178,15 +183,15 @@ class MessageFaults:
         """The first after this at which an input may be due, at most `end`."""
         lanes = [self._lanes[topic] for topic in self._taken.values()]
         ticks = [until for lane in lanes for until, _ in lane.held[:1]]
-        ticks += [each.end for lane in lanes if lane.overtaken for each in lane.effects]
+        ticks += [each.end for lane in lanes if lane.overtaken for each in lane.faults]
         return min((each for each in (*ticks, end) if each > tick), default=end)
 
-    def memory(self) -> Any:
+    def save(self) -> Any:
         lanes = {topic: (list(lane.held), list(lane.overtaken)) for topic, lane in self._lanes.items()}
         return lanes, dict(self.affected)
 
-    def recall(self, memory: Any) -> None:
-        lanes, affected = memory
+    def load(self, saved: Any) -> None:
+        lanes, affected = saved
         self.affected.clear()
         self.affected.update(affected)
         for topic, (held, overtaken) in lanes.items():

@@ -65,7 +65,8 @@ def _frame_call(run: Run, robot: str, which: str, default: Any) -> Call:
     if found is None:
         return Call(sample_address(default), np.zeros(1), run.seen(robot), np.zeros(7))
     sensor, context, memory = found
-    kernel = getattr(sensor.frames, which)
+    assert sensor.tracker is not None
+    kernel = getattr(sensor.tracker.frames, which)
     numbers = np.array([*sensor.numbers(context), 0.0], np.float64)
     return Call(sample_address(kernel), numbers, run.seen(robot), np.zeros(7), memory=memory)
 
@@ -123,16 +124,16 @@ class Status:
     affected: Mapping[str, int] = field(default_factory=dict)  # messages with faults so far, by topic
     due: float = 0
     next_regular: int = 0
-    told: Any = field(default=None)  # what the last message said, without its counts
+    last_sent: Any = field(default=None)  # what the last message said, without its counts
 
     def fire(self, tick: int, stamp_ns: int) -> None:
         entries = self.entries(tick)
         watched = ("is_offroad", "polygon", "blocked", "touching")
         facts = [(name, level, message, *map(values.get, watched))
                  for name, (level, message, values) in entries.items()]  # fmt: skip
-        if tick >= self.next_regular or facts != self.told:
+        if tick >= self.next_regular or facts != self.last_sent:
             self.send(stamp_ns, self.encode(stamp_ns, entries))
-            self.told = facts
+            self.last_sent = facts
             if tick >= self.next_regular:
                 self.next_regular = self.trigger.next_tick(tick + 1)
         self.due = tick + 1
@@ -168,7 +169,7 @@ class Status:
     def _contacts(self, name: str) -> dict[str, str]:
         fleet, column = self.physics.home[name]
         contacts = self.physics.contacts
-        touched = contacts.touched(contacts.names.index(name)) if fleet.state[TOUCHING, column] else ()
+        touched = contacts.touching(contacts.names.index(name)) if fleet.state[TOUCHING, column] else ()
         return {"contacts": str(int(fleet.state[CONTACTS, column])), "touching": ", ".join(touched)}
 
     def _counts(self) -> dict[str, str]:
@@ -204,13 +205,13 @@ class Status:
             "points_offroad": str(outside),  # of the reference point and the four wheels
         }
 
-    def memory(self) -> Any:
-        return self.told, self.health.memory()
+    def save(self) -> Any:
+        return self.last_sent, self.health.save()
 
-    def recall(self, memory: Any, tick: int) -> None:
-        if memory is not None:
-            told, health = memory
-            self.told = [tuple(entry) for entry in told] if told is not None else None
-            self.health.recall(health)
+    def load(self, saved: Any, tick: int) -> None:
+        if saved is not None:
+            last_sent, health = saved
+            self.last_sent = [tuple(entry) for entry in last_sent] if last_sent is not None else None
+            self.health.load(health)
         self.next_regular = self.trigger.next_tick(tick + 1)
         self.due = tick + 1

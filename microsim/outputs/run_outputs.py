@@ -26,7 +26,7 @@ from microsim.messages.outbox import Outbox, Send, name_in_transcript
 from microsim.messages.topics import Qos, Topic
 from microsim.robots.robot import Robot
 from microsim.scenario.models import Scenario
-from microsim.sensors.sensor import Sensor, SensorContext
+from microsim.sensors.sensor import KernelSensor, SensorContext
 
 
 @dataclass
@@ -41,11 +41,11 @@ class Once:
         self.send(stamp_ns, self.cdr)
         self.due = math.inf
 
-    def memory(self) -> tuple[bytes, float]:
+    def save(self) -> tuple[bytes, float]:
         return self.cdr, self.due
 
-    def recall(self, memory: tuple[bytes, float] | None, tick: int) -> None:
-        cdr, due = memory or (b"", math.inf)
+    def load(self, saved: tuple[bytes, float] | None, tick: int) -> None:
+        cdr, due = saved or (b"", math.inf)
         self.due = due if cdr == self.cdr else tick + 1
 
 
@@ -68,7 +68,7 @@ class Run:
     trackers: list[Call] = field(default_factory=list)
     contexts: dict[str, SensorContext] = field(default_factory=dict)  # by robot/sensor
     frames: list[tuple[str, str, Call | None]] = field(default_factory=list)  # parent, child, what fills in the pose
-    poses: dict[str, tuple[Sensor, SensorContext, Array]] = field(
+    poses: dict[str, tuple[KernelSensor, SensorContext, Array]] = field(
         default_factory=dict
     )  # robot -> what decides its frames
     _outputs: list[tuple[int, str, CompiledOutput | Output]] = field(default_factory=list)
@@ -124,7 +124,7 @@ class Run:
         python = {
             name: (row, output) for row, (name, output) in enumerate(ordered) if not isinstance(output, CompiledOutput)
         }
-        return Tables(compiled, self.trackers, self.physics.rows, self.physics.scene, self.clock), python
+        return Tables(compiled, self.trackers, self.physics.address, self.physics.scene, self.clock), python
 
 
 def parts_of_others(robots: Mapping[str, Robot], robot: str, motions: Mapping[str, Any]) -> Array:

@@ -6,66 +6,65 @@ output that Python makes at its own ticks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from microsim.engine.calls import sample_address
-from microsim.engine.compiled_tick import Call, CompiledOutput, Slot, Window
+from microsim.engine.compiled_tick import Call, CompiledOutput, Slot
 from microsim.engine.components import FixedMount
-from microsim.engine.faults import Health, TimedFault, of_target
+from microsim.engine.delay_line import DelayLine, Latency, most_under_way
+from microsim.engine.delayed_readings import MOST_UNDER_WAY, CompiledReading, DelayedReadings
+from microsim.engine.faults import Health
 from microsim.engine.geometry import Array, matrix_from_rpy, rpy_from_matrix
-from microsim.engine.late_readings import MOST_WAITING, LateReadings, most_waiting
-from microsim.engine.noise import stream_key
-from microsim.engine.pipeline import Delayed, Latency
+from microsim.engine.pipeline import Delayed
 from microsim.engine.records import address_of
 from microsim.errors import PluginError
-from microsim.faults import FAULTS
 from microsim.messages import Prepared, encoders, is_known
 from microsim.messages.outbox import name_in_transcript
 from microsim.outputs.run_outputs import Run, bodies_of, parts_of_others
+from microsim.outputs.sensor_context import sensor_context
+from microsim.outputs.sensor_faults import SensorFaults, is_in, sensor_faults
 from microsim.plugin_errors import plugin_error, plugin_errors
-from microsim.scenario.bundles import bundle_of, own_splats
-from microsim.scenario.live_changes import instances_of
+from microsim.registry import origin_of
+from microsim.scenario.bundles import own_splats
 from microsim.sensors.plugin import PluginOutput, as_plugin_error
-from microsim.sensors.sensor import CompiledReading, Instrument, MessageForm, Sensor, SensorContext, View, default_form
+from microsim.sensors.sensor import (
+    Instrument,
+    KernelSensor,
+    MessageForm,
+    PythonSensor,
+    Reader,
+    Sensor,
+    SensorContext,
+    View,
+)
 
 PI = 3.141592653589793
 
 
 def context_of(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> SensorContext:
     """What the sensor may know; its link is added to the tree of frames."""
-    settings = run.scenario.robots[robot]
-    mount, frame = FixedMount(), settings.frame(robot, "base_link")
-    if hasattr(block, "mount"):
-        mount = FixedMount(block.mount.xyz, block.mount.rpy)
-        frame = _add_frame(run, robot, name, block, sensor)
-    others, motions, world = run.others(robot), run.physics.motions, run.scenario.world
+    others, motions = run.others(robot), run.physics.motions
     robots = run.scenario.robots  # functions below must not keep the run alive
-    return SensorContext(
-        robot=robot,
-        sensor=name,
-        settings=block,
-        world=run.world,
+    has_link = hasattr(block, "mount")
+    return sensor_context(
+        run.scenario,
+        robot,
+        name,
+        block,
+        run.world,
+        run.clock,
         physics=run.physics,
-        clock=run.clock,
         key=run.key(f"{robot}/{name}{sensor.stream}"),
-        mount=mount,
-        frame=frame,
-        robot_settings=settings,
+        frame=_add_frame(run, robot, name, block, sensor) if has_link else robots[robot].frame(robot, "base_link"),
         odom_frame=run.odom_frame(robot),
-        base_frame=settings.frame(robot, "base_link"),
-        others=tuple((each, robots[each].kind) for each in others),
         bodies=lambda: bodies_of(others, motions),
         parts=lambda: parts_of_others(robots, robot, motions),
         splats_of_others={each: own for each in others if (own := own_splats(robots[each])) is not None},
-        instances=partial(instances_of, run.scenario),
-        bundle=None if world is None else lambda: bundle_of(world),
-        bundle_key=world,
         shared=run.shared,
     )
 
@@ -91,46 +90,39 @@ def add_sensors(run: Run) -> None:
     ):
         context = run.contexts[f"{robot}/{name}"] = context_of(run, robot, name, block, sensor)
         with plugin_errors(f"sensor {robot}/{name}", sensor):
-            if sensor.is_simple:
-                _add_plugin(run, context, sensor)
-            elif sensor.instrument is not None:
+            if isinstance(sensor, PythonSensor):
+                _add_python(run, context, sensor)
+            elif isinstance(sensor, Instrument):
                 _add_instrument(run, context, sensor)
-            else:
+            elif isinstance(sensor, KernelSensor):
                 _add_kernel(run, context, sensor)
 
 
-def windows_of(faults: Iterable[TimedFault], effect: str, folders: Iterable[str]) -> list[Window]:
-    found: list[Window] = []
-    for fault in faults:
-        kind = FAULTS.find(fault.kind, folders)
-        if kind is not None and kind.effect == effect:
-            found.append((fault.first_tick, fault.end_tick, *fault.offset))
-    return found
-
-
-def _add_kernel(run: Run, context: SensorContext, sensor: Sensor) -> None:
+def _add_kernel(run: Run, context: SensorContext, sensor: KernelSensor) -> None:
     target = f"{context.robot}/{context.sensor}"
-    faults, folders = of_target(run.health.faults, target), run.scenario.plugins
-    call = sensor_call(run, context, sensor)
-    call.jumps = windows_of(faults, "shift", folders)
-    calls, dropouts = [call, *_altering(run, call, faults)], windows_of(faults, "silence", folders)
+    faults, call = _faults(run, context), sensor_call(run, context, sensor)
+    call.jumps = faults.jumps
+    calls = [call, *_altering(run, call, faults)]
     for form in sensor.messages:
-        topic, ready, slots = _filled(context, sensor, form, call)
+        topic, ready, slots = _filled(context, sensor, form, call.reading)
         run.outbox.topics[topic] = (form.type, form.qos)
         run.rates[topic] = context.settings.hz
         trigger, name = run.trigger(context.settings.hz), name_in_transcript(topic, form.type)
-        run.add(sensor.position, topic, CompiledOutput(name, trigger, ready.bytes, slots, calls, dropouts, target))
+        run.add(sensor.position, topic, CompiledOutput(name, trigger, ready.bytes, slots, calls, faults.silent, target))
         calls = []  # its other messages are sent after this one, with the same reading
 
 
-def _filled(context: SensorContext, sensor: Sensor, form: MessageForm, call: Call) -> tuple[str, Prepared, list[Slot]]:
-    """Topic of a message, its encoded prototype, and where the reading goes."""
+def _filled(
+    context: SensorContext, sensor: Sensor, form: MessageForm, reading: Array | None = None
+) -> tuple[str, Prepared, list[Slot]]:
+    """Topic of a message, its encoded prototype, and where stamps and the numbers of a reading go."""
     assert form.prototype is not None
     ready = Prepared(form.type, form.prototype(context))
     slots = [Slot(offset) for offset in ready.stamps()]
-    for path, (first, count) in sensor.places(form, context).items():
-        offset, size = ready.place(path, count)
-        slots.append(Slot(offset, size, call.reading, first, count))
+    if reading is not None and isinstance(sensor, KernelSensor):
+        for path, (first, count) in sensor.places(form, context).items():
+            offset, size = ready.place(path, count)
+            slots.append(Slot(offset, size, reading, first, count))
     return sensor.topic(form, context.robot, context.sensor), ready, joined(slots)
 
 
@@ -152,33 +144,34 @@ def joined(slots: list[Slot]) -> list[Slot]:
     return found
 
 
-def _altering(run: Run, call: Call, faults: Iterable[TimedFault]) -> list[Call]:
+def _faults(run: Run, context: SensorContext) -> SensorFaults:
+    return sensor_faults(run.health.faults, f"{context.robot}/{context.sensor}", run.scenario.plugins)
+
+
+def _altering(run: Run, call: Call, faults: SensorFaults) -> list[Call]:
     """Calls of faults that change the reading: kernels with a sensor's signature, after the sensor's own."""
     calls = []
-    for fault in faults:
-        kind = FAULTS.find(fault.kind, run.scenario.plugins)
-        if kind is not None and kind.effect == "alter":
-            settings = np.array([fault.first_tick, fault.end_tick, *fault.offset], np.float64)
-            run.memories[f"{fault.target}:{kind.name}:{fault.first_tick}"] = memory = np.zeros(call.reading.size)
-            owner = f"the fault {kind.name} of {call.owner}"
-            with plugin_errors(owner, kind):
-                altering = replace(call, function=sample_address(kind.alter), settings=settings)
-            calls.append(replace(altering, memory=memory, owner=owner))
+    for kind, effect, fault in faults.altering:
+        assert effect.alter is not None
+        settings = np.array([fault.first_tick, fault.end_tick, *fault.offset], np.float64)
+        run.memories[f"{fault.target}:{kind.name}:{fault.first_tick}"] = memory = np.zeros(call.reading.size)
+        owner = f"the fault {kind.name} of {call.owner}"
+        with plugin_errors(owner, kind):
+            altering = replace(call, function=sample_address(effect.alter), settings=settings)
+        calls.append(replace(altering, memory=memory, owner=owner))
     return calls
 
 
-def sensor_call(run: Run, context: SensorContext, sensor: Sensor) -> Call:
+def sensor_call(run: Run, context: SensorContext, sensor: KernelSensor) -> Call:
     """The call that makes its readings."""
-    target, kernel = f"{context.robot}/{context.sensor}", sensor.sample
-    if sensor.sample_of is not None:
-        kernel = sensor.sample_of(context)
+    target, kernel, tracker = f"{context.robot}/{context.sensor}", sensor.kernel(context), sensor.tracker
     if kernel is None:
         raise PluginError(
             f"robots.{context.robot}.{context.sensor}: the model {context.robot_settings.model} has no joints"
         )
     memory = _memory(run, context, sensor, target)
     owner = run.poses.get(context.robot)
-    numbers = context if owner is None or not sensor.shares_memory else owner[1]
+    numbers = context if owner is None or tracker is None or not tracker.is_shared else owner[1]
     call = Call(
         sample_address(kernel),
         np.array([*sensor.numbers(numbers)], np.float64),
@@ -190,35 +183,25 @@ def sensor_call(run: Run, context: SensorContext, sensor: Sensor) -> Call:
         table=np.zeros(0) if sensor.table is None else np.ascontiguousarray(sensor.table(context), np.float64),
         owner=f"sensor {target}",
     )
-    if sensor.reads_state:
+    if sensor.reads == "state":
         fleet, column = run.physics.home[context.robot]
         call.size, call.stride = fleet.state.shape[0], fleet.state.shape[1]
         call.seen, call.motion = address_of(fleet.state) + 8 * column, np.zeros(call.size)
-    if sensor.frames is not None and context.robot not in run.poses:
-        run.poses[context.robot] = (sensor, context, memory)
-    if sensor.track is not None and sensor.is_tracking(context.settings):
-        key = run.key(f"{target}{sensor.stream}")
-        run.trackers.append(
-            Call(
-                sample_address(sensor.track),
-                call.settings,
-                call.seen,
-                call.reading,
-                key,
-                mount=call.mount,
-                memory=memory,
-                owner=call.owner,
-            )
-        )
+    if tracker is not None:
+        if tracker.frames is not None and context.robot not in run.poses:
+            run.poses[context.robot] = (sensor, context, memory)
+        if tracker.applies(context.settings):
+            run.trackers.append(replace(call, function=sample_address(tracker.kernel), table=np.zeros(0)))
     return call
 
 
-def _memory(run: Run, context: SensorContext, sensor: Sensor, target: str) -> Array:
-    if sensor.shares_memory and context.robot in run.poses:
+def _memory(run: Run, context: SensorContext, sensor: KernelSensor, target: str) -> Array:
+    tracker = sensor.tracker
+    if tracker is not None and tracker.is_shared and context.robot in run.poses:
         return run.poses[context.robot][2]
     memory = np.zeros(len(sensor.memory))
-    if sensor.begin is not None:
-        memory[:] = sensor.begin(run.physics.motions[context.robot], context.settings)
+    if tracker is not None and tracker.begin is not None:
+        memory[:] = tracker.begin(run.physics.motions[context.robot], context.settings)
     if sensor.memory:
         run.memories[target] = memory
     return memory
@@ -228,39 +211,36 @@ _NO_BODIES: Array = np.zeros((0, 15))
 
 
 @dataclass
-class GuardedInstrument:
-    """An instrument, and what is sent in its place while it fails: its last reading (black at first), or none."""
+class GuardedReader:
+    """A reader, and what is sent in its place while it fails: its last reading (black at first), or none."""
 
-    instrument: Instrument
+    reader: Reader
     context: SensorContext
-    sensor: Sensor
+    sensor: Instrument
     health: Health
-    faults: tuple[TimedFault, ...]
-    folders: tuple[str, ...]
+    faults: SensorFaults
 
     def __post_init__(self) -> None:
         self.target = f"{self.context.robot}/{self.context.sensor}"
-        self._fails = windows_of(self.faults, "fail", self.folders)
-        self._silent = windows_of(self.faults, "silence", self.folders)
-        self.may_break = bool(getattr(self.instrument, "may_break", False))
-        self._sees_robots = bool(getattr(self.instrument, "sees_robots", True))
+        self.may_break = bool(getattr(self.reader, "may_break", False))
+        self._sees_robots = bool(getattr(self.reader, "sees_robots", True))
         self.last: npt.NDArray[Any] | None = None  # kept only where it can be needed
 
     def reading(self, tick: int) -> npt.NDArray[Any] | None:
         """The reading of this tick; None when nothing is to be sent."""
-        if any(first <= tick < end for first, end, *_ in self._silent):
+        if is_in(self.faults.silent, tick):
             self.health.dropped[self.target] += 1
             return None
-        if any(first <= tick < end for first, end, *_ in self._fails):
+        if is_in(self.faults.fails, tick):
             return self._instead("failed")
         try:
-            found = self.instrument.read(self._view(tick))
+            found = self.reader.read(self._view(tick))
         except Exception as error:  # of any kind: a sensor that fails must not end the run
             if not self.may_break:
                 with as_plugin_error(self.context, self.sensor):
                     raise
             return self._instead(f"failed ({type(error).__name__}: {error})")
-        if self._fails or self.may_break:
+        if self.faults.fails or self.may_break:
             self.health.note(self.target, "")
             self.last = found if self.sensor.on_failure == "repeat" else None
         return found
@@ -275,109 +255,116 @@ class GuardedInstrument:
             self.health.note(self.target, f"{problem}, an empty cloud is sent")
             return np.zeros(0, self.sensor.dtype)
         self.health.note(self.target, f"{problem}, its last image is sent again")
-        return np.zeros(self.sensor.reading_shape(self.context), self.sensor.dtype) if self.last is None else self.last
+        return np.zeros(self.sensor.shape(self.context), self.sensor.dtype) if self.last is None else self.last
 
-    def memory(self) -> Any:
+    def save(self) -> Any:
         return None if self.last is None else self.last.tobytes()
 
-    def recall(self, memory: Any) -> None:
-        shape = self.sensor.reading_shape(self.context)
-        self.last = None if memory is None else np.frombuffer(memory, self.sensor.dtype).reshape(shape).copy()
+    def load(self, saved: Any) -> None:
+        shape = self.sensor.shape(self.context)
+        self.last = None if saved is None else np.frombuffer(saved, self.sensor.dtype).reshape(shape).copy()
 
 
-def _add_instrument(run: Run, context: SensorContext, sensor: Sensor) -> None:
+def _add_instrument(run: Run, context: SensorContext, sensor: Instrument) -> None:
     block, time_ns = context.settings, run.clock.time_ns
     forms = [form for form in sensor.messages if form.applies(block)]
     topics = [sensor.topic(form, context.robot, context.sensor) for form in forms]
     senders = [run.sender(topic, form.type, form.qos) for topic, form in zip(topics, forms, strict=True)]
     run.rates.update(dict.fromkeys(topics, block.hz))
-    assert sensor.instrument is not None
-    instrument, latency = sensor.instrument(context), latency_of(context, run.scenario.physics_hz, run.seed)
+    reader, latency = sensor.reader(context), latency_of(context, run.scenario.physics_hz)
+    key = run.key(latency_stream(context))
 
     def send(sampled_at: int, messages: tuple[bytes, ...]) -> None:
         for send_one, message in zip(senders, messages, strict=True):
             send_one(time_ns(sampled_at), message)
 
-    reading = _compiled_reading(run, context, instrument, forms, latency)
+    reading = _compiled_reading(run, context, sensor, reader, forms, latency)
     if reading is not None:
-        late = LateReadings(latency, run.trigger(block.hz), send, len(forms) - 1)
-        _add_late(run, context, sensor, forms, reading, late)
+        delayed = DelayedReadings(latency, key, run.trigger(block.hz), reading, send, len(forms) - 1)
+        _add_delayed(run, context, sensor, forms, delayed)
         return
     encode = [form.encoder(context) for form in forms if form.encoder is not None]
-    faults = of_target(run.health.faults, f"{context.robot}/{context.sensor}")
-    guard = GuardedInstrument(instrument, context, sensor, run.health, faults, run.scenario.plugins)
+    guard = GuardedReader(reader, context, sensor, run.health, _faults(run, context))
 
     def sample(tick: int) -> tuple[bytes, ...] | None:
         reading = guard.reading(tick)
         return None if reading is None else tuple(each(time_ns(tick), reading) for each in encode)
 
-    run.add(sensor.position, topics[0], Delayed(run.trigger(block.hz), latency, sample, send, guard))
+    line = DelayLine(latency, np.array([key], np.int64))
+    run.add(sensor.position, topics[0], Delayed(run.trigger(block.hz), line, sample, send, guard))
 
 
 def _compiled_reading(
-    run: Run, context: SensorContext, instrument: Instrument, forms: Sequence[MessageForm], latency: Latency
-) -> CompiledReading | None:
-    """Of an instrument that needs no Python; None: it does."""
-    target, trigger = f"{context.robot}/{context.sensor}", run.trigger(context.settings.hz)
-    fails = windows_of(of_target(run.health.faults, target), "fail", run.scenario.plugins)
-    can_be_timed = run.clock.is_simple and most_waiting(latency, trigger) <= MOST_WAITING
-    if fails or not can_be_timed or any(form.prototype is None for form in forms):
-        return None
-    reading: CompiledReading | None = getattr(instrument, "compiled", lambda: None)()
-    return reading
-
-
-def _add_late(
     run: Run,
     context: SensorContext,
     sensor: Sensor,
+    reader: Reader,
     forms: Sequence[MessageForm],
-    reading: CompiledReading,
-    late: LateReadings,
+    latency: Latency,
+) -> CompiledReading | None:
+    """Of an instrument that needs no Python; None: it does.
+
+    A plug-in's always does: what it compiles by itself has no checks, and would damage memory silently.
+    """
+    if origin_of(sensor) is not None:
+        return None
+    trigger = run.trigger(context.settings.hz)
+    can_be_timed = run.clock.is_simple and most_under_way(latency, trigger) <= MOST_UNDER_WAY
+    if _faults(run, context).fails or not can_be_timed or any(form.prototype is None for form in forms):
+        return None
+    reading: CompiledReading | None = getattr(reader, "compiled", lambda: None)()
+    return reading
+
+
+def _add_delayed(
+    run: Run, context: SensorContext, sensor: Sensor, forms: Sequence[MessageForm], delayed: DelayedReadings
 ) -> None:
-    target = f"{context.robot}/{context.sensor}"
-    call = Call(reading.address, np.zeros(1), run.seen(context.robot), np.zeros(1), context.key)
-    call.picture, call.memory = reading, late.numbers
-    dropouts = windows_of(of_target(run.health.faults, target), "silence", run.scenario.plugins)
+    target, reading = f"{context.robot}/{context.sensor}", delayed.reading
+    call = Call(reading.address, np.zeros(1), run.seen(context.robot), np.zeros(1), context.key, picture=reading)
+    call.memory = delayed.rows.view(np.float64)
+    dropouts = _faults(run, context).silent
     for form in forms:
-        topic, ready, slots = _filled(context, sensor, form, call)
+        topic, ready, slots = _filled(context, sensor, form)
         name = name_in_transcript(topic, form.type)
         if form is forms[0]:
-            run.add(sensor.position, topic, late)
+            run.add(sensor.position, topic, delayed)
             around, tail_bytes = ready.without_last_array()
             sizes = ready.bytes.size - around.size, tail_bytes
             assert sizes[0] == reading.bytes, f"{topic}: {reading.bytes} bytes do not fill {sizes[0]}"
-            output = CompiledOutput(name, late.trigger, around, slots, [call], dropouts, target, late, *sizes)
+            output = CompiledOutput(name, delayed.trigger, around, slots, [call], dropouts, target, delayed, *sizes)
         else:
             output = CompiledOutput(name, None, ready.bytes, slots)
         run.add(sensor.position, topic, output)
 
 
-def latency_of(context: SensorContext, physics_hz: float, seed: int) -> Latency:
+def latency_of(context: SensorContext, physics_hz: float) -> Latency:
     """Of a sensor whose settings have `latency_ms`; none for the others."""
-    delay, key = getattr(context.settings, "latency_ms", None), f"{context.robot}/{context.sensor}/latency"
+    delay = getattr(context.settings, "latency_ms", None)
     if delay is None:
-        return Latency(0.0, 0.0, 0.0, float(physics_hz), 0)
-    return Latency(delay.mean, delay.jitter, delay.drop_probability, float(physics_hz), stream_key(seed, key))
+        return Latency(0.0, 0.0, 0.0, float(physics_hz))
+    return Latency(delay.mean, delay.jitter, delay.drop_probability, float(physics_hz))
 
 
-def _add_plugin(run: Run, context: SensorContext, sensor: Sensor) -> None:
-    """A sensor of the simple form."""
-    form, assert_known = default_form(sensor), is_known(sensor.message_type)
-    if not assert_known:
+def latency_stream(context: SensorContext) -> str:
+    """Name of its noise."""
+    return f"{context.robot}/{context.sensor}/latency"
+
+
+def _add_python(run: Run, context: SensorContext, sensor: PythonSensor) -> None:
+    (form,) = sensor.messages
+    if not is_known(sensor.message_type):
         problem = f"there is no message type {sensor.message_type!r}"
         raise plugin_error(problem, f"sensor {context.robot}/{context.sensor}", sensor)
     topic = sensor.topic(form, context.robot, context.sensor)
     encode, publish = encoders.from_fields(form.type, context.frame), run.sender(topic, form.type, form.qos)
     run.rates[topic] = context.settings.hz
-    assert sensor.create is not None
     with as_plugin_error(context, sensor):
         created = sensor.create(context)
     target, health = f"{context.robot}/{context.sensor}", run.health
-    silent = windows_of(of_target(health.faults, target), "silence", run.scenario.plugins)
+    silent = _faults(run, context).silent
 
     def is_silent(tick: int) -> bool:
-        if not any(first <= tick < end for first, end, *_ in silent):
+        if not is_in(silent, tick):
             return False
         health.dropped[target] += 1
         return True

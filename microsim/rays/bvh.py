@@ -7,10 +7,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine.compiled import inlined, kernel
+from microsim.engine.compiled import inlined, kernel, plain
 from microsim.engine.exact import cos, sin
 from microsim.engine.geometry import Array
-from microsim.engine.world import Shape, World
+from microsim.engine.world import Shape, World, lowest_and_highest, standing
 
 Numbers: TypeAlias = npt.NDArray[np.int32]
 Bins: TypeAlias = npt.NDArray[np.int64]
@@ -202,8 +202,7 @@ def tree(world: World) -> Tree:
 
 
 def _tree_of(world: World, obstacles: Sequence[Shape]) -> Tree:
-    known = world.elevation[np.isfinite(world.elevation)] if obstacles else np.zeros(0)
-    lowest = float(known.min()) if known.size else 0.0
+    lowest = world.derived(lowest_and_highest)[0] if obstacles else 0.0
     rows = np.array([_solid_row(world, shape, lowest) for shape in obstacles]).reshape(-1, SOLID_COLUMNS)
     if world.mesh is None:
         return make_tree(np.zeros((0, 3)), np.zeros((0, 3), np.int32), rows)
@@ -211,12 +210,9 @@ def _tree_of(world: World, obstacles: Sequence[Shape]) -> Tree:
 
 
 def _solid_row(world: World, shape: Shape, lowest: float) -> list[float]:
-    """What stands on the ground reaches under it, so that nothing floats over a slope."""
-    ground = world.ground(*shape.center)
-    base = (ground if math.isfinite(ground) else lowest) + shape.base_m
-    bottom = min(base, lowest) if shape.base_m <= 0.0 else base
+    bottom, top = plain(standing)(world.ground(*shape.center), lowest, shape.base_m, shape.height_m)
     if shape.kind == "circle":
-        return [CYLINDER, *shape.center, bottom, base + shape.height_m, 1.0, 0.0, shape.radius, shape.radius]
+        return [CYLINDER, *shape.center, bottom, top, 1.0, 0.0, shape.radius, shape.radius]
     yaw = shape.yaw or 0.0
     turn = [cos(yaw), sin(yaw)]
-    return [BOX, *shape.center, bottom, base + shape.height_m, *turn, 0.5 * shape.size[0], 0.5 * shape.size[1]]
+    return [BOX, *shape.center, bottom, top, *turn, 0.5 * shape.size[0], 0.5 * shape.size[1]]

@@ -12,7 +12,7 @@ from microsim.engine.calls import Scene
 from microsim.engine.compiled import kernel
 from microsim.engine.exact import TWO_PI, sincos
 from microsim.engine.geometry import Array, Grid, is_free
-from microsim.engine.motion import COS_YAW, PLACE_X, PLACE_Y, SIN_YAW
+from microsim.engine.motion import motion_in as _motion_in
 from microsim.engine.noise import normals, uniforms
 
 X, Y, RADIUS = range(3)
@@ -35,11 +35,11 @@ def shorten_ranges(
     The rest is what the scan's own kernel is given: min, max and sigma [m], its beams, its noise.
     """
     discs, count = memory.reshape((3, memory.shape[0] // 3)), reading.shape[0]
-    low, high, sigma = settings[0], settings[1], settings[2]
+    low, high, sigma, seen = settings[0], settings[1], settings[2], _motion_in(motion)
     for i in range(count):
         ahead, aside = scene.table[i], scene.table[count + i]
-        dx, dy = motion[COS_YAW] * ahead - motion[SIN_YAW] * aside, motion[SIN_YAW] * ahead + motion[COS_YAW] * aside
-        value = distance_to_discs(discs, motion[PLACE_X], motion[PLACE_Y], dx, dy)
+        dx, dy = seen.cos_yaw * ahead - seen.sin_yaw * aside, seen.sin_yaw * ahead + seen.cos_yaw * aside
+        value = distance_to_discs(discs, seen.place_x, seen.place_y, dx, dy)
         if value == math.inf:
             continue
         if sigma > 0.0:

@@ -10,6 +10,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
+from typing_extensions import NotRequired, TypedDict
+
 from microsim.attachment import Attachment, Hint, Plan, Run, shell_command
 from microsim.errors import MicroSimError, UsageError, os_errors
 from microsim.options import given, option, simulated_time, size
@@ -162,7 +164,6 @@ class ReplayRecording(Attachment):
     def prepare(self, plan: Plan) -> None:
         if "--from" in plan.given:
             raise UsageError("a recording begins at the start: leave out --from")
-        plan.record = self.given.record
 
     @contextmanager
     def attach(self, run: Run) -> Iterator[None]:
@@ -256,10 +257,15 @@ class StateOptions(NamedTuple):
     ] = None
 
 
+class StateOutput(TypedDict):
+    from_state: NotRequired[Annotated[str, "With --from-state: the file."]]
+
+
 class SavedState(Attachment):
     """The run starts where another was saved."""
 
     name, options, commands, position = "saved state", StateOptions, ("run",), 0
+    json: ClassVar[Any] = {"run": StateOutput, "demo": StateOutput}  # demo has the output of run
 
     def prepare(self, plan: Plan) -> None:
         file = self.given.from_state

@@ -9,73 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from microsim.errors import MicroSimError, install_hint, os_errors
 from microsim.messages import WireError, decode_checked
 from microsim.messages.template import layout
+from microsim.plotting import COLOURS, INK, PALE, STYLE, PlotError, check_name, matplotlib, save
 from microsim.recording.bag_io import Bag
 from microsim.recording.bag_model import BagError
 from microsim.recording.inputs import unpacked
 from microsim.scenario import Scenario
 from microsim.scenario.scene import build_world
-
-INK, PALE, GRID = "#1f2937", "#6b7280", "#e5e7eb"
-COLOURS = ("#2563eb", "#ea580c", "#059669", "#9333ea", "#dc2626", "#0891b2", "#ca8a04", "#be185d")
-STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "text.color": INK,
-    "svg.hashsalt": "microsim",
-    "axes.edgecolor": "#d1d5db",
-    "axes.labelcolor": PALE,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.titlecolor": INK,
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "grid.color": GRID,
-    "grid.linewidth": 0.8,
-    "xtick.color": PALE,
-    "ytick.color": PALE,
-    "lines.linewidth": 1.5,
-    "lines.solid_capstyle": "round",
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-}
-KINDS = (".png", ".svg", ".pdf")
-
-
-class PlotError(MicroSimError):
-    """A picture cannot be made."""
-
-
-def check_name(path: Path) -> None:
-    if path.suffix.lower() not in KINDS:
-        raise PlotError(f"{path}: expected a name that ends with {', '.join(KINDS)}")
-
-
-def matplotlib(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise PlotError(f"pictures need Matplotlib: {install_hint('plot')}") from None
-
-
-def save(figure: Any, path: Path) -> None:
-    """Without a date: the same figure gives the same file."""
-    date = {".png": "Software", ".svg": "Date", ".pdf": "CreationDate"}[path.suffix.lower()]
-    with os_errors(f"{path}: cannot be written", PlotError):
-        figure.savefig(path, metadata={date: None})
-
 
 Column = npt.NDArray[np.float64]
 

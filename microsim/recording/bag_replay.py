@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
@@ -21,7 +21,8 @@ from microsim.recording.bag_model import BagChannel, BagError
 from microsim.recording.inputs import InputTopics, changed_plugins, unpacked
 from microsim.recording.verify import ReplayVerdict, verify
 from microsim.scenario import Scenario
-from microsim.simulation import Simulation, Snapshot
+from microsim.simulation import Simulation
+from microsim.timeline import Timeline
 from microsim.version import __version__
 
 HandOut: TypeAlias = Callable[[Sequence[Message]], None]
@@ -77,10 +78,10 @@ class Replay:
         ticks = self.bag.facts.end.get("ticks", "")
         return int(ticks) if ticks.isdecimal() else None
 
-    def run(self, hand_out: HandOut, until: int | None = None) -> None:
+    def run(self, publish: HandOut, until: int | None = None) -> None:
         """Repeat the run, or up to tick `until`, with its inputs; every message is handed out."""
         for messages in self.portions(until):
-            hand_out(messages)
+            publish(messages)
 
     def portions(self, until: int | None = None) -> Iterator[Sequence[Message]]:
         """The messages of the run, some ticks at a time."""
@@ -225,7 +226,7 @@ _EVERY_S, _MOST = 1.0, 600  # between snapshots; longer recordings have them fur
 
 
 class Seeker:
-    """A pilot that takes a recorded run's inputs and moves it along its timeline: back by snapshots kept on the way.
+    """A pilot that takes a recorded run's inputs and moves it along its timeline: back by moments kept on the way.
 
     `room`: ticks up to the end.
     """
@@ -238,8 +239,7 @@ class Seeker:
         self._next = 0
         self.last = replay.last_tick()
         self._every = max(1, round(_EVERY_S / sim.clock.dt), self.last // _MOST)
-        self._kept: dict[int, Snapshot] = {}
-        self._at: list[int] = []  # ticks of the snapshots, in order
+        self._kept: Timeline[int] = Timeline()  # moments with the number of the input that comes next
 
     @property
     def span(self) -> tuple[int, int]:
@@ -256,18 +256,17 @@ class Seeker:
     def __call__(self, messages: Sequence[Message] = ()) -> None:
         """Before a tick: what was taken in it is taken again."""
         tick = self._sim.tick
-        if tick >= (self._at[-1] + self._every if self._at else 0):
-            self._kept[tick] = self._sim.snapshot()
-            self._at.append(tick)
+        if self._kept.is_due(tick, self._every):
+            self._kept.keep(self._sim, bisect_left(self._ticks, tick))  # before the inputs of its tick
         while self._next < len(self._inputs) and self._ticks[self._next] <= tick:
             self._replay.take(*self._inputs[self._next][1:])
             self._next += 1
 
-    def move(self, tick: int, hand_out: Callable[[Sequence[Message]], None]) -> None:
-        """Stand at that tick. What is sent in the second before is handed out: the newest image is among it."""
+    def move(self, tick: int, publish: Callable[[Sequence[Message]], None]) -> None:
+        """Stand at that tick. What is sent in the second before is published: the newest image is among it."""
         tick = min(max(tick, 0), self.last)
         start = max(tick - round(1.0 / self._sim.clock.dt), 0)
-        if not self._at:
+        if self._kept.newest is None:
             self()
         if tick < self._sim.tick or start > self._sim.tick + self._every:
             self._go_back(start)
@@ -275,19 +274,19 @@ class Seeker:
             stop = min(tick, self._next_stop())
             messages = self._sim.step(stop - self._sim.tick)
             self()
-            hand_out(messages)
+            publish(messages)
 
     def _go_back(self, tick: int) -> None:
-        """To the latest snapshot not after that tick."""
-        place = bisect_right(self._at, tick) - 1
-        if place < 0 or (self._at[place] <= self._sim.tick <= tick):
+        """To the latest moment not after that tick."""
+        moment = self._kept.before(tick)
+        if moment is None or moment.tick <= self._sim.tick <= tick:
             return
-        self._sim.restore(self._kept[self._at[place]])
-        self._next = bisect_left(self._ticks, self._at[place])  # a snapshot is made before the inputs of its tick
+        self._sim.restore(moment.snapshot)
+        self._next = moment.extra
         self()
 
     def _next_stop(self) -> int:
-        """The next tick with an input or a snapshot."""
+        """The next tick with an input or a moment."""
         tick = self._sim.tick
         wanted = [(tick // self._every + 1) * self._every, tick + self._every]
         if self._next < len(self._inputs):

@@ -20,6 +20,7 @@ from microsim.engine.schedule import Command, Input, Teleport, Transmission
 from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import MicroSimError, ScenarioError, os_errors
 from microsim.faults import FAULTS
+from microsim.generators import GENERATORS
 from microsim.messages import Template, WireError, decode_checked, encode, encoders, new
 from microsim.messages.inputs import INPUTS, stamp_of
 from microsim.messages.inputs.drive_commands import ACKERMANN_FIELDS
@@ -29,7 +30,7 @@ from microsim.messages.types import ENCAPSULATION
 from microsim.paths import located
 from microsim.plugin_code import NO_CODE, code_hash, entry_file
 from microsim.recording.bag_model import BagError
-from microsim.registry import declared_in, origin_of
+from microsim.registry import declared_in, installed, origin_of
 from microsim.robots.robot import ROBOTS
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.loading import at_seed
@@ -144,8 +145,9 @@ def moved_back(data: dict[str, Any], recorded: str) -> dict[str, Any]:
 def plugin_hashes(scenario: Scenario, only_replayed: bool = False) -> dict[str, str]:
     """SHA-256 of the code of each plug-in that the scenario uses: the bag holds data, never code.
 
-    Of sensors, robot models and faults those that it names; of inputs, generators and metrics those in its folders,
-    unless only that counts which decides how a run continues.
+    Of sensors, robot models, faults and generators those that it names; of inputs, metrics and whatever else is in its
+    folders all, and of installed inputs and metrics too, as every run has them. Unless `only_replayed`: what decides
+    how a run continues.
     """
     parts: dict[str, Any] = {sensor.name: sensor for *_, sensor in scenario.all_sensors}
     parts = {name: part for name, part in parts.items() if name not in SENSORS.built_in}
@@ -157,14 +159,22 @@ def plugin_hashes(scenario: Scenario, only_replayed: bool = False) -> dict[str, 
     files = {name: _file_of(part) for name, part in parts.items()}
     for constant, part, file in declared_in(scenario.plugins, _BESIDE):
         files[f"{_BESIDE[constant]}{getattr(part, 'name', file.stem)}"] = file
+    generators = set() if scenario.layout is None else scenario.layout.generators - GENERATORS.built_in.keys()
+    for kind in _NOT_REPLAYED:
+        for entry in installed(_GROUPS[kind]):
+            if kind != _GENERATOR or entry.name in generators:
+                files.setdefault(f"{kind}{entry.name}", entry_file(entry))
     with os_errors("the code of a plug-in cannot be read", BagError):
         chosen = sorted(name for name in files if not (only_replayed and name.startswith(_NOT_REPLAYED)))
         return {name: code_hash(files[name]) for name in chosen}
 
 
-_MODEL, _FAULT = "model ", "fault "  # before the name of a robot model or a fault, among names of sensors
-_BESIDE = {"FAULT": _FAULT, "INPUT": "input ", "GENERATOR": "generator ", "METRIC": "metric "}
-_NOT_REPLAYED = ("input ", "generator ", "metric ")  # what they made is in the recording
+# before the names of other plug-ins than sensors
+_MODEL, _FAULT, _INPUT, _GENERATOR, _METRIC = "model ", "fault ", "input ", "generator ", "metric "
+_BESIDE = {"FAULT": _FAULT, "INPUT": _INPUT, "GENERATOR": _GENERATOR, "METRIC": _METRIC}
+_GROUPS = {_MODEL: ROBOTS.group, _FAULT: FAULTS.group, _INPUT: INPUTS.group, _GENERATOR: GENERATORS.group}
+_GROUPS |= {_METRIC: "microsim.metrics"}
+_NOT_REPLAYED = (_INPUT, _GENERATOR, _METRIC)  # what they made is in the recording
 
 
 def _file_of(part: Any) -> Path | None:
@@ -174,13 +184,9 @@ def _file_of(part: Any) -> Path | None:
 
 def _installed(name: str) -> Path | None:
     """The file of a plug-in of an installed package."""
-    from importlib.metadata import entry_points
-
-    groups = {_MODEL: "microsim.robots", _FAULT: "microsim.faults", "generator ": "microsim.worlds"}
-    groups |= {"input ": "microsim.inputs", "metric ": "microsim.metrics"}
-    kind = next((each for each in groups if name.startswith(each)), "")
-    group = groups.get(kind, "microsim.sensors")
-    return next((entry_file(entry) for entry in entry_points(group=group, name=name.removeprefix(kind))), None)
+    kind = next((each for each in _GROUPS if name.startswith(each)), "")
+    found = installed(_GROUPS.get(kind, SENSORS.group))
+    return next((entry_file(each) for each in found if each.name == name.removeprefix(kind)), None)
 
 
 def changed_plugins(text: str, hashes: Mapping[str, str], folders: Folders) -> list[str]:

@@ -105,7 +105,7 @@ class Recorder:
     def attach(self, runner: Runner) -> None:
         """Follow this runner to other simulations. In real time the run continues when the disk is too slow."""
         self._runner = runner
-        runner.listen(messages=self.tap, restarts=self._follow_restart, waits=self._note_wait)
+        runner.listen(messages=self.on_messages, restarts=self._follow_restart, waits=self._note_wait)
 
     def __enter__(self) -> Self:
         return self
@@ -119,7 +119,7 @@ class Recorder:
     def disk_error(self) -> Exception | None:
         return self._disk.error
 
-    def tap(self, messages: Sequence[Message] = ()) -> None:
+    def on_messages(self, messages: Sequence[Message] = ()) -> None:
         """Raise what went wrong."""
         if self._ends_run:
             raise BagError(self.error)
@@ -243,7 +243,7 @@ class Recorder:
         self._hear(sim.opening)
         if self._listener is None:
             self._listener = sim.listen(ticks=self._hear, inputs=self._take)
-        for item in sim.snapshot().memory[1]:  # arrived before the recorder
+        for item in sim.snapshot().state[1]:  # arrived before the recorder
             self._take(0, item)
 
     def _next_folder(self) -> Path:

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import struct
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
@@ -38,13 +37,14 @@ from microsim.recording.inputs import (
 from microsim.runner import Runner
 from microsim.scenario import Scenario
 from microsim.scenario.live_changes import first_difference
-from microsim.sensors.plugin import PluginMemory
+from microsim.sensors.plugin import PluginState
 from microsim.sensors.sensor import SensorContext
 from microsim.simulation import Simulation, Snapshot
+from microsim.timeline import Timeline
 from microsim.version import __version__
 
 MAGIC = b"MICROSIM STATE\n"
-FORMAT = 4
+FORMAT = 5
 SUFFIX = ".state"
 
 
@@ -69,7 +69,7 @@ def save_state(path: Path, snapshot: Snapshot) -> None:
     """Write a snapshot; the file is there whole or not at all."""
     first, now = snapshot.initial_scenario, snapshot.scenario
     (first_data, first_files), (data, files) = packed(first), packed(now)
-    tick = int(snapshot.memory[0])
+    tick = int(snapshot.state[0])
     facts = {
         "format": FORMAT,
         "version": __version__,
@@ -87,7 +87,7 @@ def save_state(path: Path, snapshot: Snapshot) -> None:
         "plugin_hashes": hashes if {*first.plugins, *now.plugins} else {},
         "files": {**first_files, **files},
         "next_seed": snapshot.next_seed,
-        "memory": snapshot.memory,
+        "state": snapshot.state,
         "digest": snapshot.digest,
         "unsent": snapshot.unsent,
         "counters": dict(snapshot.counters),
@@ -186,7 +186,7 @@ def _restore(state: StateFile, sim: Simulation, folder: Path, known: Mapping[str
             now = unpacked(content["scenario"], folder, content["files"], first.plugins, known=known, starts=())
         if content["fingerprint"] != fingerprint(now):
             raise SnapshotError(f"{state.path}: {_CHANGED}")
-        names = ("next_seed", "memory", "digest", "unsent", "counters", "messages_sent", "opening")
+        names = ("next_seed", "state", "digest", "unsent", "counters", "messages_sent", "opening")
         history = {name: content[name] for name in names}
         try:
             sim.restore(Snapshot(first, now, int(state.facts["seed"]), **history))
@@ -225,7 +225,7 @@ class SnapshotError(MicroSimError):
 
 
 _KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Command, Teleport, Transmission, Link, Packet, Message, PluginMemory)
+    kind.__name__: kind for kind in (Command, Teleport, Transmission, Link, Packet, Message, PluginState)
 }
 _ARRAYS = frozenset("biufc?")  # kinds of NumPy types that are numbers
 _DEEPEST = 50
@@ -257,7 +257,7 @@ def _write(out: bytearray, value: Any) -> None:
         code, raw = _SIMPLE[kind](value)
         out += code + struct.pack("<I", len(raw)) + raw
     elif kind is tuple and value and isinstance(value[0], SensorContext):
-        _write(out, _plugin_memory(*value))
+        _write(out, _plugin_state(*value))
     elif kind in (list, tuple):
         _write_all(out, b"l" if kind is list else b"t", value)
     elif kind is dict:
@@ -299,15 +299,17 @@ def _parts(value: Any) -> list[Any]:
     return [value.topic, value.type, value.stamp_ns, value.cdr]
 
 
-def _plugin_memory(context: SensorContext, sensor: Any) -> PluginMemory:
+def _plugin_state(context: SensorContext, sensor: Any) -> PluginState:
     who = f"the sensor {context.robot}/{context.sensor}"
-    if not (callable(getattr(sensor, "memory", None)) and callable(getattr(sensor, "recall", None))):
-        need = "`memory()`, which returns plain data, and `recall(data)`, which takes it back"
-        raise SnapshotError(f"{who} is a plug-in: to be saved it needs {need}")
+    if not (callable(getattr(sensor, "save", None)) and callable(getattr(sensor, "load", None))):
+        need = "`save()`, which returns plain data, and `load(data)`, which takes it back"
+        were = hasattr(sensor, "memory") and hasattr(sensor, "recall")
+        renamed = " (`memory` and `recall` are now called `save` and `load`)" if were else ""
+        raise SnapshotError(f"{who} is a plug-in: to be saved it needs {need}{renamed}")
     try:
-        return PluginMemory(sensor.memory())
+        return PluginState(sensor.save())
     except Exception as error:  # a plug-in's code can raise anything
-        raise SnapshotError(f"{who}: memory() failed: {type(error).__name__}: {error}") from error
+        raise SnapshotError(f"{who}: save() failed: {type(error).__name__}: {error}") from error
 
 
 def _read(stream: BytesIO, depth: int = 0) -> Any:
@@ -364,45 +366,41 @@ class History:
         if not (0.0 < every_s <= span_s <= 86_400.0):
             raise UsageError(f"a history spans from {every_s:g} s to a day; found {span_s:g} s")
         self.span_s, self.every_s = span_s, every_s
-        self._ring: deque[tuple[int, Snapshot]] = deque()
-        self._next = 0  # tick
+        self._past: Timeline[None] = Timeline()
 
     def attach(self, runner: Runner) -> None:
         """Look after each portion of ticks, and let portions be no longer than the interval."""
-        runner.listen(messages=lambda messages: self.look(runner.sim), restarts=self._begin, every_s=self.every_s)
-
-    def _begin(self, sim: Simulation) -> None:
-        self._ring.clear()
-        self._next = sim.tick
+        runner.listen(
+            messages=lambda messages: self.look(runner.sim),
+            restarts=lambda sim: self._past.clear(),
+            every_s=self.every_s,
+        )
 
     def look(self, sim: Simulation) -> None:
         """Take a snapshot if it is time for one."""
-        if self._ring and sim.tick < self._ring[-1][0]:  # gone back in time, with or without a runner
-            self._begin(sim)
-        if sim.tick < self._next:
-            return
-        self._ring.append((sim.tick, sim.snapshot()))
-        self._next = sim.tick + max(1, round(self.every_s / sim.clock.dt))
-        oldest = sim.tick - round(self.span_s / sim.clock.dt)
-        while len(self._ring) > 1 and self._ring[1][0] <= oldest:
-            self._ring.popleft()
+        newest = self._past.newest
+        if newest is not None and sim.tick < newest:  # gone back in time, with or without a runner
+            self._past.clear()
+        if self._past.is_due(sim.tick, max(1, round(self.every_s / sim.clock.dt))):
+            self._past.keep(sim, None)
+            self._past.drop_before(sim.tick - round(self.span_s / sim.clock.dt))
 
     @property
     def ticks(self) -> list[int]:
         """At which there is a snapshot, oldest first."""
-        return [tick for tick, _ in self._ring]
+        return self._past.ticks
 
     def at(self, tick: int) -> Snapshot:
         """The latest snapshot not after this tick."""
-        found = [snapshot for at, snapshot in self._ring if at <= tick]
-        if not found:
-            kept = f"it goes back to tick {self._ring[0][0]}" if self._ring else "it is empty"
+        found = self._past.before(tick)
+        if found is None:
+            kept = f"it goes back to tick {self.ticks[0]}" if self.ticks else "it is empty"
             raise UsageError(f"the history contains nothing before tick {tick}: {kept}")
-        return found[-1]
+        return found.snapshot
 
     def save(self, folder: Path) -> list[Path]:
         """Every snapshot as a file, named by its tick."""
-        paths = {folder / f"tick_{tick:09d}{SUFFIX}": snapshot for tick, snapshot in self._ring}
+        paths = {folder / f"tick_{each.tick:09d}{SUFFIX}": each.snapshot for each in self._past.moments}
         for path, snapshot in paths.items():
             save_state(path, snapshot)
         return list(paths)

@@ -108,7 +108,7 @@ def _recorded_again(replay: Replay, bag: OwnBag) -> tuple[int, str]:
             return 0, str(error.__context__)
         raise
     try:
-        replay.run(recorder.tap)
+        replay.run(recorder.on_messages)
     except BagError:
         if not recorder.error:
             raise

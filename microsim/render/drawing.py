@@ -33,6 +33,7 @@ _room = _calls.room
 
 Image: TypeAlias = npt.NDArray[np.uint8]  # (h, w, 3)
 Instances: TypeAlias = npt.NDArray[np.uint16]  # (h, w) see `engine.world`; 0: none
+Solids: TypeAlias = npt.NDArray[np.int32]  # (h, w) 1 + number of a standing shape, -1 - number of a part; 0: neither
 
 _CELLS_OF_TILE, _CELLS_OF_FRAME = 256.0, 4096.0  # at most, that are looked at in place of pixels
 

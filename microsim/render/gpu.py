@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from microsim.render import robot_models, screen, splat
-from microsim.render.splat import CHUNK, TILE, activation, blending, picture, projection, sorting
+from microsim.render.splat import CHUNK, TILE, activation, blending, projection, sorting
 from microsim.render.splat.activation import Floats, Splats
 from microsim.render.splat.blending import Frame
-from microsim.render.splat.picture import NO_DEPTHS, NOISE_UNIT, Picture, Shot
+from microsim.render.splat.picture import NO_DEPTHS, NO_OWNERS, NOISE_UNIT, Picture, Shot
 from microsim.render.splat.projection import FOOTPRINT
 
 OPTIONS = ("--std=c++17", "--fmad=false")
@@ -46,7 +46,8 @@ def _defines() -> str:
     floats = {
         "ALPHA_MAX": splat.ALPHA_MAX,
         "TRANSMITTANCE_MIN": splat.TRANSMITTANCE_MIN,
-        "SEEN_ALPHA": picture.SEEN_ALPHA,
+        "SURFACE_TRANSMITTANCE": splat.SURFACE_TRANSMITTANCE,
+        "SURFACE_SPREAD": splat.SURFACE_SPREAD,
         **{f"E{k}": value for k, value in enumerate(blending.EXPONENTIAL)},
         **{f"H{k}": float(value) for k, value in enumerate(projection.HARMONICS)},
     }
@@ -60,12 +61,17 @@ def _defines() -> str:
         "EXTENT_MARGIN": sorting.EXTENT_MARGIN,
         "TILE_MARGIN_PX": sorting.MARGIN_PX,
         **dict(zip(("SUN_X", "SUN_Y", "SUN_Z"), robot_models.SUN, strict=True)),
-        **{name: getattr(robot_models, name) for name in ("SHADE", "SOFT_M", "SOFT_LENGTH_M", "OWN_M", "LOW_M")},
+        **{
+            name: getattr(robot_models, name)
+            for name in ("SHADE", "SOFT_M", "SOFT_LENGTH_M", "OWN_M", "LOW_M", "ON_GROUND_M", "FALLING")
+        },
         "TINY": screen.TINY,
     }
-    assert (splat.TILE, splat.CHUNK, activation.GEOMETRY, projection.FOOTPRINT) == (16, 256, 12, 16)
+    assert (splat.TILE, splat.CHUNK, activation.GEOMETRY, projection.FOOTPRINT) == (16, 256, 12, 20)
     lines = [f"#define {name} ({_float(value)})" for name, value in floats.items()]
     lines += [f"#define {name} ({float(value).hex()})" for name, value in doubles.items()]
+    lines += [f"#define {name} {getattr(blending, name)}" for name in ("NOTHING", "THING", "SPLATS")]
+    lines.append(f"#define GROUND_STEPS {robot_models.GROUND_STEPS}")
     return "\n".join(lines)
 
 
@@ -148,15 +154,15 @@ class GpuRenderer:
 
     def pictures(self, shots: Sequence[Shot]) -> list[Picture]:
         return [
-            Picture(_fetched(image), _fetched(depths) if shot.has_depths else NO_DEPTHS)
-            for shot, (image, depths, *_) in zip(shots, self._drawn(shots), strict=True)
+            Picture(_fetched(image), *(map(_fetched, surfaces) if shot.has_depths else (NO_DEPTHS, NO_OWNERS)))
+            for shot, (image, surfaces, *_) in zip(shots, self._drawn(shots), strict=True)
         ]
 
     def images(self, shots: Sequence[Shot]) -> list[Any]:
         """Their colours alone, which stay in the GPU's memory."""
         return [image for image, *_ in self._drawn(shots)]
 
-    def _drawn(self, shots: Sequence[Shot]) -> list[tuple[Any, Any, tuple[Any, Any, Any], Any]]:
+    def _drawn(self, shots: Sequence[Shot]) -> list[tuple[Any, tuple[Any, Any], tuple[Any, ...], Any]]:
         """All cameras are enqueued before the first is waited for."""
         while True:
             pending = [self._enqueue(shot) for shot in shots]
@@ -174,8 +180,8 @@ class GpuRenderer:
                 return Frame(*(self._cupy.asnumpy(part) for part in blended))
             self._reserve(needed + needed // 4)
 
-    def _enqueue(self, shot: Shot) -> tuple[Any, Any, tuple[Any, Any, Any], Any]:
-        """Image and depths of a shot, its frame, and counters that say how many pairs there were."""
+    def _enqueue(self, shot: Shot) -> tuple[Any, tuple[Any, Any], tuple[Any, ...], Any]:
+        """Image, depths and owners of a shot, its frame, and counters that say how many pairs there were."""
         canvas = shot.lens.canvas
         columns, rows = -(-canvas.width // TILE), -(-canvas.height // TILE)
         own = shot.view
@@ -183,9 +189,9 @@ class GpuRenderer:
         scenes = [self._scene, *(self._actor(actor.splats) for actor in shot.actors)]
         counters, offsets = self._lists(views, scenes, columns, columns * rows)
         self._counters = counters
-        frame, seen_depths = self._blend(views[0], shot, offsets, columns, rows)
-        image, depths = self._develop(shot, frame[0], seen_depths)
-        return image, depths, frame, counters
+        frame = self._blend(views[0], shot, offsets, columns, rows)
+        image, *surfaces = self._develop(shot, frame)
+        return image, tuple(surfaces), frame, counters
 
     def _actor(self, splats: Splats) -> _Scene:
         """In the GPU's memory, where it stays: actors look the same in every frame."""
@@ -230,25 +236,27 @@ class GpuRenderer:
             self._last_table = key, (self._cupy.asarray(np.array(rows, np.int64)), splats, chunks)
         return self._last_table[1]
 
-    def _blend(self, view: Any, shot: Shot, offsets: Any, columns: int, rows: int) -> tuple[tuple[Any, Any, Any], Any]:
+    def _blend(self, view: Any, shot: Shot, offsets: Any, columns: int, rows: int) -> tuple[Any, ...]:
         cupy, canvas = self._cupy, shot.lens.canvas
         size = canvas.height, canvas.width
         colours, alphas = cupy.empty((*size, 3), np.float32), cupy.empty(size, np.float32)
-        depths, seen_depths = cupy.empty(size, np.float32), cupy.empty(size, np.float32)
+        depths, owners = cupy.empty(size, np.float32), cupy.empty(size, np.uint16)
         things: tuple[Any, Any] = (np.uintp(0), np.uintp(0))
         if shot.things is not None:
             things = cupy.asarray(shot.things.depths), cupy.asarray(shot.things.colours)
         lists = self._footprints, self._ids, offsets, np.int32(columns)
         image = np.int32(canvas.width), np.int32(canvas.height), *shot.sky.colours, *things
         rays = self._kept(shot.lens.rays)
-        out = colours, alphas, depths, seen_depths
+        out = colours, alphas, depths, owners
         self._kernels["blend"]((columns * rows,), (TILE * TILE,), (view, *lists, *image, rays, *out))
-        return (colours, alphas, depths), seen_depths
+        return out
 
-    def _develop(self, shot: Shot, colours: Any, seen_depths: Any) -> tuple[Any, Any]:
+    def _develop(self, shot: Shot, frame: tuple[Any, ...]) -> tuple[Any, Any, Any]:
         cupy, exposure, canvas = self._cupy, shot.exposure, shot.lens.canvas
+        colours, _, *seen = frame
         height, width = shot.lens.size
         image, depths = cupy.empty((height, width, 3), np.uint8), cupy.empty((height, width), np.float32)
+        owners = cupy.empty((height, width), np.uint16)
         size = np.int32(canvas.width), np.int32(canvas.height)
         light = np.float32(255.0 * exposure.gain), np.float32(exposure.noise_sigma / NOISE_UNIT)
         key = np.uint32(exposure.key & _MASK), np.uint32((exposure.key >> 32) & _MASK)
@@ -257,13 +265,16 @@ class GpuRenderer:
         camera = self._kept(shot.lens.lookup), np.int32(width), np.int32(height), *noise
         blocks = -(-height * width // 256)
         stretch = self._kept(shot.lens.stretch)
-        self._kernels["develop"]((blocks,), (256,), (colours, seen_depths, *size, *camera, stretch, image, depths))
+        found = image, depths, owners
+        self._kernels["develop"]((blocks,), (256,), (colours, *seen, *size, *camera, stretch, *found))
         shadows = shot.shadows
         if shadows is not None:
             bodies = cupy.asarray(shadows.bodies), np.int32(shadows.bodies.shape[0])
-            seen = cupy.asarray(shot.pose), self._kept(shadows.rays), *bodies
-            self._kernels["shade"]((blocks,), (256,), (*seen, np.int32(height * width), depths, image))
-        return image, depths
+            view = cupy.asarray(shot.pose), self._kept(shadows.rays), *bodies
+            heights, *place = shadows.ground
+            ground = self._kept(heights), *map(np.int32, heights.shape[::-1]), *map(np.float64, place)
+            self._kernels["shade"]((blocks,), (256,), (*view, np.int32(height * width), depths, owners, *ground, image))
+        return found
 
     def _kept(self, table: Any) -> Any:
         """A table of a lens in the GPU's memory, where it stays: cameras keep their lenses."""

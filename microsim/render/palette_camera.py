@@ -15,12 +15,12 @@ import numpy as np
 from microsim.engine.geometry import Array, Grid, Vector
 from microsim.engine.world import OBSTACLE, PALETTE, Shape, World
 from microsim.render import fisheye
-from microsim.render.drawing import Image, Instances, coloured, draw, draw_bodies, number_obstacles
+from microsim.render.drawing import Image, Instances, Solids, coloured, draw, draw_bodies, number_obstacles
 from microsim.render.image_noise import NoiseParts
 from microsim.render.palette_frame import DrawnParts, FrameTable
 from microsim.render.relief import relief_depths, world_terrain
 from microsim.render.screen import Rays, ScreenIndex, cut_to, screen_index, tile_outlines
-from microsim.render.shapes import NO_SHAPES, tabulate
+from microsim.render.shapes import NO_SHAPES, Shapes, painted_alone, tabulate
 
 Rotation: TypeAlias = tuple[Vector, Vector, Vector]  # rows of the matrix from the optical to the map frame
 
@@ -106,9 +106,10 @@ class Renderer:
         *,
         surface: Grid | None = None,  # None: the world's
         mesh_class: int = OBSTACLE,
+        has_solids: bool = True,  # obstacles, and features that stand
     ) -> None:
         self.model = model
-        self._world = world
+        self._world, self._has_solids = world, has_solids
         self._rays = model.rays()
         self._screen, self._tiles = screen_index(self._rays), tile_outlines(self._rays)
         self._patches, self._blocks, self._surface, self._lowest = world.derived(world_terrain)
@@ -119,7 +120,8 @@ class Renderer:
         self._depths = np.empty((model.height, model.width))
         self._classes = np.zeros((model.height, model.width), np.uint8)
         self._ground: Array | None = None
-        self._palette: Grid = PALETTE.copy()
+        more = max(mesh_class + 1 - len(PALETTE), 0)  # classes without a colour look like obstacles
+        self._palette: Grid = np.vstack([PALETTE, np.tile(PALETTE[OBSTACLE], (more, 1))])
         self._plain: dict[int, Image] = {}  # images of one class
         self.only_class = -1  # that every pixel of the last image is known to show; -1: perhaps several
         self._mesh = None
@@ -138,6 +140,8 @@ class Renderer:
         """From now on, of a world that differs from this one in its obstacles."""
         self._shapes = tabulate(self._world, self._patches, self._lowest, obstacles)
         self._obstacles = len(obstacles)
+        if not self._has_solids:
+            self._shapes, self._obstacles = painted_alone(self._shapes), 0
 
     @property
     def is_bare(self) -> bool:
@@ -209,6 +213,15 @@ class Renderer:
             draw_parts(*scene, ground, depths, image)
         return image, depths
 
+    def solids(self, position: Vector, rotation: Rotation) -> tuple[Grid, Array]:
+        """Class and depth of what stands in the world, also behind the ground; infinite where nothing does."""
+        self._depths[:], self._classes[:] = math.inf, 0
+        ground_above_camera = self._aim(position, rotation)
+        if not self.is_bare:
+            with np.errstate(all="ignore"):
+                self._draw_shapes(ground_above_camera, False, None, True)
+        return self._classes, self._depths
+
     def _hide_behind_ground(self, ground_above_camera: float) -> None:
         """What was drawn so far. The ground is looked at only there, and no farther."""
         from microsim.render.robot_models import hide, look_no_farther
@@ -242,6 +255,15 @@ class Renderer:
         room = np.empty((2, self.model.width))
         with np.errstate(all="ignore"):
             number_obstacles(self._pose, self._rays, self._shapes, self._obstacles, first, room, self._depths, numbers)
+
+    def number_solids(self, numbers: Solids) -> Shapes:
+        """Which standing shape is seen in the pixels of the last frame that has depths, from 1; 0: none."""
+        count = self._shapes.table.shape[0] - self._shapes.painted
+        room, found = np.empty((2, self.model.width)), np.zeros(numbers.shape, np.uint16)
+        with np.errstate(all="ignore"):
+            number_obstacles(self._pose, self._rays, self._shapes, count, 1, room, self._depths, found)
+        numbers[:] = found
+        return self._shapes
 
     def depths(self, position: Vector, rotation: Rotation) -> Array:
         """(h, w) [m] depth along the optical axis of what each pixel sees, inf in the sky. Reused by the next call."""

@@ -14,10 +14,10 @@ from microsim.engine import calls as _calls
 from microsim.engine import motion as _motion
 from microsim.engine.calls import Rows, call_now, picture_address
 from microsim.engine.compiled import kernel
+from microsim.engine.delayed_readings import DELAYED, MOST_UNDER_WAY
 from microsim.engine.geometry import Array, Grid, Vector
-from microsim.engine.late_readings import ATTENTION, MOST_WAITING
 from microsim.engine.motion import AXES, COS_YAW, SIN_YAW, Rotation
-from microsim.engine.records import Record, address_of, bytes_in, floats_in, integers_in
+from microsim.engine.records import Record, address_of, bytes_in, floats_in, integers_in, record_at
 from microsim.engine.schedule import CHUNK
 from microsim.render import drawing as _drawing
 from microsim.render import image_noise as _image_noise
@@ -32,6 +32,7 @@ _call, _copy, _table_address, _integers_at = _calls.call, _calls.copy, _calls.ta
 _floats_at, _words_at, _bytes_at = _calls.floats_at, _calls.words_at, _calls.bytes_at
 _float_grid_at, _byte_grid_at = _calls.float_grid_at, _calls.byte_grid_at
 _call_at, _bytes_in, _floats_in, _integers_in = _calls.call_at, bytes_in, floats_in, integers_in
+_delayed_at = record_at(DELAYED)
 _place_of, _is_level_row = _motion.place_of, _motion.is_level_row
 _draw, _colour_rows = _drawing.draw, _drawing.colour_rows
 _mark_edges, _blur_and_scale = _image_noise.mark_edges, _image_noise.blur_and_scale
@@ -49,7 +50,7 @@ FRAME_COLUMNS = 37
 _SCALE, _CELL, _HEIGHT_OF_GROUND, _MOUNT, _ROTATION, _POSE = 0, 4, 7, 8, 11, 20
 _FRAME_NUMBERS = 32
 _BAR_BYTES = 96  # of one colour, which are then copied
-_MOST_UNFINISHED = MOST_WAITING + CHUNK  # images that leave in one call
+_MOST_UNFINISHED = MOST_UNDER_WAY + CHUNK  # images that leave in one call
 
 
 class DrawnParts(NamedTuple):
@@ -162,7 +163,7 @@ def palette_frame(address: int) -> None:
     else:
         _integers_at(row[UNFINISHED], _MOST_UNFINISHED)[row[UNFINISHED_COUNT]] = call.reading.address
         row[UNFINISHED_COUNT] += 1
-        _integers_in(call.memory)[ATTENTION] = 1
+        _delayed_at(call.memory.address).needs_python = 1
 
 
 def blur_image(address: int) -> None:

@@ -66,6 +66,22 @@ class Surface(NamedTuple):
     south: float  # [m] where the first row begins
 
 
+class Ground(NamedTuple):
+    """Heights as `geometry.ground_height` takes them."""
+
+    elevation: Array  # (ny, nx) [m], float64
+    cell_m: float
+    west: float
+    south: float
+
+
+NO_GROUND = Ground(np.full((1, 1), np.nan), 1.0, 0.0, 0.0)
+
+
+def ground_of(world: World) -> Ground:
+    return Ground(world.elevation.astype(np.float64), float(world.cell_m), float(world.west), float(world.south))
+
+
 class Terrain(NamedTuple):
     """The ground prepared for drawing."""
 
@@ -483,3 +499,11 @@ def ground_classes(pose: Pose, ray_x: Array, ray_y: Array, depths: Array, surfac
         i = i if i < last_i else last_i
         j = j if j < last_j else last_j
         classes[u] = ground[int(j), int(i)] if t < math.inf else 0
+
+
+@kernel
+def class_at(surface: Surface, x: float, y: float) -> int:
+    """Of the cell at a place of the map frame, the nearest border cell beyond the map."""
+    i = min(max((x - surface.west) / surface.cell_m, 0.0), surface.classes.shape[1] - 1.0)
+    j = min(max((y - surface.south) / surface.cell_m, 0.0), surface.classes.shape[0] - 1.0)
+    return int(surface.classes[int(j), int(i)])

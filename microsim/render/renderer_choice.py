@@ -78,7 +78,10 @@ def self_test() -> str | None:
 
 def _difference(found: Sequence[Picture], expected: Sequence[Picture]) -> str | None:
     wrong = sum(
-        np.count_nonzero(a.colours != b.colours) + np.count_nonzero(a.depths != b.depths)
+        sum(
+            np.count_nonzero(x != y)
+            for x, y in zip((a.colours, a.depths, a.owners), (b.colours, b.depths, b.owners), strict=True)
+        )
         for a, b in zip(found, expected, strict=True)
     )
     return f"{wrong} values differ from the CPU's" if wrong else None

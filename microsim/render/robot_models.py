@@ -14,22 +14,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from microsim.engine import geometry
 from microsim.engine.compiled import kernel, threaded_kernel
 from microsim.engine.geometry import Array, Grid, Vector
-from microsim.engine.motion import AXES, COS_YAW, SIN_YAW, is_level_row, place_of
+from microsim.engine.motion import is_level_row, motion_in, place_of
 from microsim.paths import data_folder
-from microsim.render.drawing import Image, Instances, pixels_of_body
+from microsim.render.drawing import Image, Instances, Solids, pixels_of_body
+from microsim.render.relief import Ground
 from microsim.render.screen import Pose, Rays, ScreenIndex, between, into_body, inverse_of
 from microsim.render.splat.activation import Floats
+from microsim.render.splat.blending import SPLATS, Owners
 
 SUN = (0.36, 0.24, 0.9015542135686)  # unit vector towards it, as in the generated worlds
 BOX, CYLINDER, SPHERE = range(3)
+_motion_in = motion_in
+
 PART_NUMBERS, OWNER = 20, 19
 SHADE = 0.55  # of the light that a shadow takes
 SOFT_M, SOFT_LENGTH_M = 0.12, 0.6  # bodies cast shadows a little larger than they are; softness of the edge
 OWN_M, LOW_M = 0.06, 0.3  # a surface so near to a body is its own, but not what lies at its feet
+ON_GROUND_M = 0.5  # splats so near to the ground are on it
+FALLING, GROUND_STEPS = -0.01, 3  # of rays that meet the ground, and steps to where
 _BEYOND = 1.0001
 _sun_x, _sun_y, _sun_z = SUN
+_ground_height = geometry.ground_height
 
 
 class Part(NamedTuple):
@@ -72,8 +80,8 @@ def part_table(parts: tuple[Part, ...]) -> Array:
 @kernel
 def put_parts(motion: Array, table: Array, owner: float, rows: Array) -> None:
     """Where the parts of a robot are now."""
-    is_level = is_level_row(motion)
-    sine, cosine = motion[SIN_YAW], motion[COS_YAW]
+    is_level, seen = is_level_row(motion), _motion_in(motion)
+    sine, cosine = seen.sin_yaw, seen.cos_yaw
     for n in range(table.shape[0]):
         part, row = table[n], rows[n]
         row[0], row[1], row[2] = place_of(motion, part[0], part[1], part[2])
@@ -82,9 +90,9 @@ def put_parts(motion: Array, table: Array, owner: float, rows: Array) -> None:
             if is_level:
                 row[3 + k], row[6 + k], row[9 + k] = cosine * a - sine * b, sine * a + cosine * b, c
             else:
-                for axis in range(3):
-                    at = AXES + 3 * axis
-                    row[3 + 3 * axis + k] = motion[at] * a + motion[at + 1] * b + motion[at + 2] * c
+                row[3 + k] = seen.x_forward * a + seen.x_left * b + seen.x_up * c
+                row[6 + k] = seen.y_forward * a + seen.y_left * b + seen.y_up * c
+                row[9 + k] = seen.z_forward * a + seen.z_left * b + seen.z_up * c
         row[12:OWNER] = part[12:OWNER]
         row[OWNER] = owner
 
@@ -133,8 +141,8 @@ def _into_part(part: Array, eye: Vector, ray: Vector) -> float:
 
 
 @kernel
-def _light(part: Array, x: float, y: float, z: float) -> float:
-    """On the surface of a part, at this place seen from its middle [m, map axes]: from the sun, and from the sky."""
+def outward_of_part(part: Array, x: float, y: float, z: float) -> Vector:
+    """Which way the surface of a part faces at this place seen from its middle [m, map axes]."""
     a, b, c = _local(part, x, y, z, 0), _local(part, x, y, z, 1), _local(part, x, y, z, 2)
     if part[15] == BOX:
         u, v, w = abs(a) / part[12], abs(b) / part[13], abs(c) / part[14]
@@ -147,9 +155,17 @@ def _light(part: Array, x: float, y: float, z: float) -> float:
         a, b, c = (0.0, 0.0, 1.0 if c > 0.0 else -1.0) if is_end else (a / part[12], b / part[12], 0.0)
     else:
         a, b, c = a / part[12], b / part[12], c / part[12]
-    east = part[3] * a + part[4] * b + part[5] * c
-    north = part[6] * a + part[7] * b + part[8] * c
-    up = part[9] * a + part[10] * b + part[11] * c
+    return (
+        part[3] * a + part[4] * b + part[5] * c,
+        part[6] * a + part[7] * b + part[8] * c,
+        part[9] * a + part[10] * b + part[11] * c,
+    )
+
+
+@kernel
+def _light(part: Array, x: float, y: float, z: float) -> float:
+    """On the surface of a part, at this place seen from its middle [m, map axes]: from the sun, and from the sky."""
+    east, north, up = outward_of_part(part, x, y, z)
     facing = east * _sun_x + north * _sun_y + up * _sun_z
     return 0.5 + 0.12 * up + 0.48 * (facing if facing > 0.0 else 0.0)
 
@@ -222,8 +238,12 @@ def label_parts(
     depths: Array,
     classes: Grid,
     instances: Instances,
+    solids: Solids,
 ) -> None:
-    """Put parts that are nearer than what was seen so far into the three images; `numbers`: of their owners."""
+    """Put parts that are nearer than what was seen so far into the four images; `numbers`: of their owners.
+
+    In `solids` part n is -1 - n.
+    """
     eye = (pose[0], pose[1], pose[2])
     for n in range(parts.shape[0]):
         part, number = parts[n], numbers[int(parts[n, OWNER])]
@@ -234,29 +254,57 @@ def label_parts(
                 ray = (pose[3] * a + pose[4] * b + pose[5], pose[6] * a + pose[7] * b + pose[8])
                 depth = _into_part(part, eye, (*ray, pose[9] * a + pose[10] * b + pose[11]))
                 if depth < depths[v, u]:
-                    depths[v, u], classes[v, u], instances[v, u] = depth, class_id, number
+                    depths[v, u], classes[v, u], instances[v, u], solids[v, u] = depth, class_id, number, -1 - n
 
 
 @threaded_kernel
-def shade(pose: Pose, rays: Rays, depths: Floats, boxes: Array, begin: int, end: int, image: Image) -> None:
+def shade(
+    pose: Pose,
+    rays: Rays,
+    depths: Floats,
+    owners: Owners,
+    ground: Ground,
+    boxes: Array,
+    begin: int,
+    end: int,
+    image: Image,
+) -> None:
     """Darken what lies in the shadow of robots, softly at its edge, in rows begin to end.
 
-    Their own surfaces are left as they are.
+    Their own surfaces are left as they are. The world's splats near the ground are taken to be on it: surfaces of
+    single splats would tear the shadow.
     """
     for v in range(begin, end):
         for u in range(image.shape[1]):
-            depth, a, b = float(depths[v, u]), rays[0, v, u], rays[1, v, u]
+            depth, a, b = np.float64(depths[v, u]), rays[0, v, u], rays[1, v, u]
             if not depth < math.inf:
                 continue
-            x = pose[0] + depth * (pose[3] * a + pose[4] * b + pose[5])
-            y = pose[1] + depth * (pose[6] * a + pose[7] * b + pose[8])
-            z = pose[2] + depth * (pose[9] * a + pose[10] * b + pose[11])
+            east = pose[3] * a + pose[4] * b + pose[5]
+            north = pose[6] * a + pose[7] * b + pose[8]
+            up = pose[9] * a + pose[10] * b + pose[11]
+            x, y, z = pose[0] + depth * east, pose[1] + depth * north, pose[2] + depth * up
+            if owners[v, u] == SPLATS:
+                x, y, z = _on_ground(ground, pose, (east, north, up), (x, y, z))
             light = 1.0
             for n in range(boxes.shape[0]):
                 light = min(light, 1.0 - SHADE * _covered(boxes[n], x, y, z))
             if light < 1.0:
                 for channel in range(3):
                     image[v, u, channel] = np.uint8(light * image[v, u, channel])
+
+
+@threaded_kernel
+def _on_ground(ground: Ground, pose: Pose, ray: Vector, place: Vector) -> Vector:
+    """Where the ray of a place near the ground or below meets it; the place itself where it does not."""
+    x, y, z = place
+    height = _ground_height(ground.elevation, ground.cell_m, x - ground.west, y - ground.south)
+    if not (z - height <= ON_GROUND_M and ray[2] < FALLING):  # NaN: no ground
+        return place
+    for _ in range(GROUND_STEPS):
+        depth = (height - pose[2]) / ray[2]
+        x, y, z = pose[0] + depth * ray[0], pose[1] + depth * ray[1], height
+        height = _ground_height(ground.elevation, ground.cell_m, x - ground.west, y - ground.south)
+    return (x, y, z) if abs(z - height) <= ON_GROUND_M else place
 
 
 @threaded_kernel

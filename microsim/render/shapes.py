@@ -64,6 +64,11 @@ def _with_room(rows: list[list[float]], painted: int) -> Shapes:
 NO_SHAPES = _with_room([], 0)
 
 
+def painted_alone(shapes: Shapes) -> Shapes:
+    """Those on the ground."""
+    return Shapes(shapes.table[: shapes.painted], *shapes[1:])
+
+
 def _is_painted(shape: Shape) -> bool:
     return shape.kind != "billboard" and shape.height_m <= 0.0
 
@@ -227,3 +232,32 @@ def _component(pose: Pose, x: float, y: float, factors: Array) -> None:
     """Factors of a, b and 1 of a ray in its component along the horizontal (x, y)."""
     for k in range(3):
         factors[k] = x * pose[3 + k] + y * pose[6 + k]
+
+
+@kernel
+def outward_of_shape(shape: Array, x: float, y: float, z: float) -> tuple[float, float, float]:
+    """Which way the surface of what stands there faces at a place of it [m, map frame]."""
+    x, y, low, high = x - shape[_X], y - shape[_Y], shape[_PRISM] - z, z - shape[_PRISM + 1]
+    cosine, sine, half_x, half_y = shape[_SHAPE], shape[_SHAPE + 1], shape[_SHAPE + 2], shape[_SHAPE + 3]
+    along, across = cosine * x + sine * y, cosine * y - sine * x
+    if shape[KIND] == CIRCLE:
+        length = math.sqrt(x * x + y * y)
+        outside, east, north = length - half_x, x / length, y / length
+    elif shape[KIND] == TRIANGLE:
+        outside, east, north = -math.inf, 0.0, 0.0
+        for k in range(3):
+            edge_x, edge_y = shape[_SHAPE + 3 * k], shape[_SHAPE + 3 * k + 1]
+            beyond = edge_x * x + edge_y * y - shape[_SHAPE + 3 * k + 2]
+            if beyond > outside:
+                outside, east, north = beyond, edge_x, edge_y
+    elif abs(along) - half_x > abs(across) - half_y:
+        sign = 1.0 if along > 0.0 else -1.0
+        outside, east, north = abs(along) - half_x, sign * cosine, sign * sine
+    else:
+        sign = 1.0 if across > 0.0 else -1.0
+        outside, east, north = abs(across) - half_y, -sign * sine, sign * cosine
+    if high > outside and high >= low:
+        return 0.0, 0.0, 1.0
+    if low > outside:
+        return 0.0, 0.0, -1.0
+    return east, north, 0.0

@@ -10,8 +10,8 @@
 typedef unsigned long long Key;
 
 // A view: position 0, axes 3, fx 12, fy 13, cx 14, cy 15, width 16, height 17, slopes left 18, right 19, up 20, down 21,
-// spreads 22 and 23, near 24; of a fisheye (25 above 0): end 25, its sine 26 and cosine 27, k1 to k4 28; cull up 32, down 33. A footprint (16 floats): root xx, xy, yy, opacity | red, green, blue, depth |
-// extent, centre x, y, rest x | rest y, reach x, y, -.
+// spreads 22 and 23, near 24; of a fisheye (25 above 0): end 25, its sine 26 and cosine 27, k1 to k4 28; cull up 32, down 33. A footprint (20 floats): root xx, xy, yy, opacity | red, green, blue, depth |
+// extent, centre x, y, rest x | rest y, reach x, y, - | one over the depth, its change with x and y, owner.
 
 __device__ __forceinline__ bool sees_chunk(const double* view, const double* sphere)
 {
@@ -81,10 +81,12 @@ __device__ __forceinline__ bool footprint_of(const double* view, float4 g0, floa
   double wide = reach * view[22] + MARGIN_PX, high = reach * view[23] + MARGIN_PX;
   if (u + wide < 0.0 || u - wide > view[16] || v + high < 0.0 || v - high > view[17]) return false;
   double jx0, jx1, jx2, jy0, jy1, jy2;
+  double along_x = 0.0, along_y = 0.0, along_z = 1.0;  // where depth grows, in the optical frame
   if (bends) {
     double fx = view[12], fy = view[13], both = x * y * lean;
     double xx = fx * (scale + x * x * lean), yy = fy * (scale + y * y * lean), xy = fx * both, yx = fy * both;
     double xz = -fx * x * fall, yz = -fy * y * fall;
+    along_x = x * per_distance; along_y = y * per_distance; along_z = z * per_distance;
     jx0 = xx * a[0] + xy * a[3] + xz * a[6]; jx1 = xx * a[1] + xy * a[4] + xz * a[7]; jx2 = xx * a[2] + xy * a[5] + xz * a[8];
     jy0 = yx * a[0] + yy * a[3] + yz * a[6]; jy1 = yx * a[1] + yy * a[4] + yz * a[7]; jy2 = yx * a[2] + yy * a[5] + yz * a[8];
   } else {
@@ -94,18 +96,21 @@ __device__ __forceinline__ bool footprint_of(const double* view, float4 g0, floa
     jx0 = scale_x * (a[0] - slope_x * a[6]); jx1 = scale_x * (a[1] - slope_x * a[7]); jx2 = scale_x * (a[2] - slope_x * a[8]);
     jy0 = scale_y * (a[3] - slope_y * a[6]); jy1 = scale_y * (a[4] - slope_y * a[7]); jy2 = scale_y * (a[5] - slope_y * a[8]);
   }
+  double jz0 = along_x * a[0] + along_y * a[3] + along_z * a[6], jz1 = along_x * a[1] + along_y * a[4] + along_z * a[7];
+  double jz2 = along_x * a[2] + along_y * a[5] + along_z * a[8];
   double qx = g1.z, qy = g1.w, qz = g2.x, qw = g2.y, s0 = g0.w, s1 = g1.x, s2 = g1.y;
   double xx = qx * qx, yy = qy * qy, zz = qz * qz;
   double xy = qx * qy, xz = qx * qz, yz = qy * qz, wx = qw * qx, wy = qw * qy, wz = qw * qz;
   double m0 = (1.0 - 2.0 * (yy + zz)) * s0, m1 = (2.0 * (xy + wz)) * s0, m2 = (2.0 * (xz - wy)) * s0;
-  double x0 = jx0 * m0 + jx1 * m1 + jx2 * m2, y0 = jy0 * m0 + jy1 * m1 + jy2 * m2;
+  double x0 = jx0 * m0 + jx1 * m1 + jx2 * m2, y0 = jy0 * m0 + jy1 * m1 + jy2 * m2, z0 = jz0 * m0 + jz1 * m1 + jz2 * m2;
   m0 = (2.0 * (xy - wz)) * s1; m1 = (1.0 - 2.0 * (xx + zz)) * s1; m2 = (2.0 * (yz + wx)) * s1;
-  double x1 = jx0 * m0 + jx1 * m1 + jx2 * m2, y1 = jy0 * m0 + jy1 * m1 + jy2 * m2;
+  double x1 = jx0 * m0 + jx1 * m1 + jx2 * m2, y1 = jy0 * m0 + jy1 * m1 + jy2 * m2, z1 = jz0 * m0 + jz1 * m1 + jz2 * m2;
   m0 = (2.0 * (xz + wy)) * s2; m1 = (2.0 * (yz - wx)) * s2; m2 = (1.0 - 2.0 * (xx + yy)) * s2;
-  double x2 = jx0 * m0 + jx1 * m1 + jx2 * m2, y2 = jy0 * m0 + jy1 * m1 + jy2 * m2;
+  double x2 = jx0 * m0 + jx1 * m1 + jx2 * m2, y2 = jy0 * m0 + jy1 * m1 + jy2 * m2, z2 = jz0 * m0 + jz1 * m1 + jz2 * m2;
   double c_xx = x0 * x0 + x1 * x1 + x2 * x2 + DILATION;
   double c_xy = x0 * y0 + x1 * y1 + x2 * y2;
   double c_yy = y0 * y0 + y1 * y1 + y2 * y2 + DILATION;
+  double c_xz = x0 * z0 + x1 * z1 + x2 * z2, c_yz = y0 * z0 + y1 * z1 + y2 * z2;
   double determinant = c_xx * c_yy - c_xy * c_xy;
   if (!(determinant > 0.0)) return false;
   double reach_x = extent * sqrt(c_xx) * REACH_FACTOR + REACH_MARGIN_PX;
@@ -120,6 +125,9 @@ __device__ __forceinline__ bool footprint_of(const double* view, float4 g0, floa
   out[1] = make_float4(0.f, 0.f, 0.f, (float)distance);
   out[2] = make_float4(g2.w, (float)whole_u, (float)whole_v, (float)(u - whole_u));
   out[3] = make_float4((float)(v - whole_v), (float)reach_x, (float)reach_y, 0.f);
+  double per_depth = per_distance * per_distance / determinant;
+  out[4] = make_float4(1.f / (float)distance, (float)((c_yy * c_xz - c_xy * c_yz) * per_depth),
+      (float)((c_xx * c_yz - c_xy * c_xz) * per_depth), 0.f);
   return true;
 }
 
@@ -242,14 +250,15 @@ __global__ void __launch_bounds__(CHUNK) project(const double* __restrict__ view
   size_t chunk = blockIdx.x - scene.chunks_before, n = scene.n;
   if (!sees_chunk(view, scene.spheres + 4 * chunk)) return;
   size_t i = chunk * CHUNK + threadIdx.x;
-  float4 f[4] = {}; short4 tiles = make_short4(0, 0, 0, 0);
+  float4 f[5] = {}; short4 tiles = make_short4(0, 0, 0, 0);
   bool is_seen = false;
   if (i < n) {
     float4 g0 = scene.geometry[i], g1 = scene.geometry[n + i], g2 = scene.geometry[2 * n + i];
     is_seen = footprint_of(view, g0, g1, g2, f, &tiles);
     if (is_seen) {
       colour_of(view, g0, scene.harmonics, n, i, scene.degree, f);
-      for (int k = 0; k < 4; k++) footprints[4 * (scene.before + i) + k] = f[k];
+      f[4].w = (float)number;
+      for (int k = 0; k < 5; k++) footprints[5 * (scene.before + i) + k] = f[k];
     } else tiles = make_short4(0, 0, 0, 0);
   }
   if (!__any_sync(~0u, is_seen)) return;
@@ -348,11 +357,12 @@ __global__ void sort_long_tiles(const unsigned* __restrict__ offsets, int least,
 // but splats, `rays` where the camera is a pinhole.
 __global__ void __launch_bounds__(256) blend(const double* __restrict__ view, const float4* __restrict__ footprints,
     const unsigned* __restrict__ ids, const unsigned* __restrict__ offsets, int columns, int width, int height,
-    float h_red, float h_green, float h_blue, float z_red, float z_green, float z_blue, const float* __restrict__ limits,
+    float h_red, float h_green, float h_blue, float z_red, float z_green, float z_blue, float g_red, float g_green, float g_blue, const float* __restrict__ limits,
     const unsigned char* __restrict__ things, const double* __restrict__ rays, float* __restrict__ colours, float* __restrict__ alphas, float* __restrict__ depths,
-    float* __restrict__ seen_depths)
+    unsigned short* __restrict__ owners)
 {
   __shared__ float4 first[256], second[256], third[256];
+  __shared__ float slope_y[256];
   __shared__ unsigned char reached[256];  // a bit for each warp
   int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5;
   float half = (float)((warp & 1) * (TILE / 2)), column = (float)(lane & 7), row = (float)((warp >> 1) * 4 + (lane >> 3));
@@ -360,19 +370,23 @@ __global__ void __launch_bounds__(256) blend(const double* __restrict__ view, co
   int u = left + (int)half + (int)column, v = top + (int)row;
   bool is_inside = u < width && v < height, is_done = !is_inside;
   size_t pixel = (size_t)v * width + u;
-  float limit = is_inside && limits ? limits[pixel] : __int_as_float(0x7f800000);
-  float rest = 1.f, red = 0.f, green = 0.f, blue = 0.f, far = 0.f;
+  const float infinite = __int_as_float(0x7f800000);
+  float limit = is_inside && limits ? limits[pixel] : infinite;
+  float least = limit < infinite ? (limit > 0.f ? 1.f / limit : infinite) : -infinite;  // one over the depth of what is before it
+  float rest = 1.f, red = 0.f, green = 0.f, blue = 0.f;
+  unsigned surface = NO_TILE;  // where the splat is in the list whose surface is seen
   unsigned begin = offsets[blockIdx.x], end = offsets[blockIdx.x + 1];
   for (unsigned start = begin; start < end; start += 256) {
     if (__syncthreads_count(is_done) == 256) break;
     unsigned mask = 0;
     if (start + thread < end) {
-      const float4* f = footprints + 4 * (size_t)ids[start + thread];
-      float4 a = f[0], b = f[1], c = f[2], d = f[3];
+      const float4* f = footprints + 5 * (size_t)ids[start + thread];
+      float4 a = f[0], b = f[1], c = f[2], d = f[3], e = f[4];
       float x = (c.y - (float)left) + c.w, y = (c.z - (float)top) + d.x;
       first[thread] = make_float4(x, y, a.x, a.y);
-      second[thread] = make_float4(a.z, a.w, c.x, b.w);
-      third[thread] = b;
+      second[thread] = make_float4(a.z, a.w, c.x, e.x);
+      third[thread] = make_float4(b.x, b.y, b.z, e.y);
+      slope_y[thread] = e.z;
       unsigned sides = (x - d.y > (float)(TILE / 2 - 1) ? 0u : 1u) | (x + d.y < (float)(TILE / 2) ? 0u : 2u);
       for (int part = 0; part < 4; part++)
         if (y - d.z <= (float)(4 * part + 3) && y + d.z >= (float)(4 * part)) mask |= sides << (2 * part);
@@ -389,22 +403,25 @@ __global__ void __launch_bounds__(256) blend(const double* __restrict__ view, co
         float4 a = first[k], b = second[k];
         float dy = a.y - row, shear = a.w * dy, rise = b.x * dy;
         rise = rise * rise;
-        float p = a.z * ((a.x - half) - column) + shear, s = p * p + rise;
+        float dx = (a.x - half) - column, p = a.z * dx + shear, s = p * p + rise;
         if (!(s <= b.z)) continue;
         float e = ((((E5 * s + E4) * s + E3) * s + E2) * s + E1) * s + E0;
         e = e * e; e = e * e; e = e * e;
         float alpha = b.y * e;
         alpha = alpha < ALPHA_MAX ? alpha : ALPHA_MAX;
-        float weight = alpha * rest, after = rest - weight;
-        if (!(b.w < limit) || !(after > TRANSMITTANCE_MIN)) { is_done = true; continue; }
+        if (!(b.w > least)) { is_done = true; continue; }
         float4 c = third[k];
-        red += weight * c.x; green += weight * c.y; blue += weight * c.z; far += weight * b.w; rest = after;
+        if (!((b.w + slope_y[k] * dy) + c.w * dx > least)) continue;
+        float weight = alpha * rest, after = rest - weight;
+        if (!(after > TRANSMITTANCE_MIN)) { is_done = true; continue; }
+        if (rest > SURFACE_TRANSMITTANCE && after <= SURFACE_TRANSMITTANCE) surface = start + k;
+        red += weight * c.x; green += weight * c.y; blue += weight * c.z; rest = after;
       }
     }
   }
   if (!is_inside) return;
   float behind_red, behind_green, behind_blue;
-  if (limits && limit < __int_as_float(0x7f800000)) {
+  if (limits && limit < infinite) {
     behind_red = (float)things[3 * pixel] / 255.f; behind_green = (float)things[3 * pixel + 1] / 255.f;
     behind_blue = (float)things[3 * pixel + 2] / 255.f;
   } else {
@@ -412,17 +429,25 @@ __global__ void __launch_bounds__(256) blend(const double* __restrict__ view, co
     if (rays) { x = rays[2 * pixel]; y = rays[2 * pixel + 1]; }
     double up = view[5] * x + view[8] * y + view[11];
     float share = (float)(fmax(up, 0.0) / sqrt(x * x + y * y + 1.0));
+    if (up < 0.0) { h_red = g_red; h_green = g_green; h_blue = g_blue; }
     behind_red = h_red + (z_red - h_red) * share; behind_green = h_green + (z_green - h_green) * share;
     behind_blue = h_blue + (z_blue - h_blue) * share;
     if (x != x) behind_red = behind_green = behind_blue = 0.f;
   }
-  float alpha = 1.f - rest, depth = far / fmaxf(alpha, 1e-10f);
   colours[3 * pixel] = red + rest * behind_red; colours[3 * pixel + 1] = green + rest * behind_green;
   colours[3 * pixel + 2] = blue + rest * behind_blue;
-  alphas[pixel] = alpha; depths[pixel] = depth;
-  if (limits && limit < __int_as_float(0x7f800000)) depth = alpha * depth + (1.f - alpha) * limit;
-  else if (alpha < SEEN_ALPHA) depth = __int_as_float(0x7f800000);
-  seen_depths[pixel] = depth;
+  alphas[pixel] = 1.f - rest;
+  if (surface == NO_TILE) {
+    depths[pixel] = limit; owners[pixel] = limit < infinite ? THING : NOTHING;
+    return;
+  }
+  // `_depth_at`
+  const float4* f = footprints + 5 * (size_t)ids[surface];
+  float4 c = f[2], e = f[4];
+  float dx = (c.y - (float)u) + c.w, dy = (c.z - (float)v) + f[3].x;
+  float inverse = (e.x + e.z * dy) + e.y * dx;
+  depths[pixel] = 1.f / fminf(fmaxf(inverse, e.x / SURFACE_SPREAD), e.x * SURFACE_SPREAD);
+  owners[pixel] = (unsigned short)(SPLATS + (int)e.w);
 }
 
 __device__ __forceinline__ float mix(float a, float b, float share) { return a + (b - a) * share; }
@@ -463,11 +488,25 @@ __device__ double covered(const double* body, double x, double y, double z)
   return fmin(fmax((leave - enter) / fmin(2.0 * body[14], SOFT_LENGTH_M), 0.0), 1.0);
 }
 
+// `geometry.ground_height`
+__device__ double ground_height(const double* elevation, int columns, int rows, double cell, double x, double y)
+{
+  double u = fmin(fmax(x / cell - 0.5, 0.0), columns - 1.0), v = fmin(fmax(y / cell - 0.5, 0.0), rows - 1.0);
+  int i = min((int)u, max(columns - 2, 0)), j = min((int)v, max(rows - 2, 0));
+  int i1 = min(i + 1, columns - 1), j1 = min(j + 1, rows - 1);
+  u -= i; v -= j;
+  const double *low = elevation + (size_t)j * columns, *high = elevation + (size_t)j1 * columns;
+  double south = low[i] + (low[i1] - low[i]) * u, north = high[i] + (high[i1] - high[i]) * u;
+  return south + (north - south) * v;
+}
+
 // Lens, gain, noise, bytes. `lookup` is null where there is no distortion, `stretch` unless it is a fisheye; the canvas is what
 // was blended.
-__global__ void __launch_bounds__(256) develop(const float* __restrict__ colours, const float* __restrict__ seen_depths, int canvas_width, int canvas_height,
+__global__ void __launch_bounds__(256) develop(const float* __restrict__ colours, const float* __restrict__ seen_depths,
+    const unsigned short* __restrict__ seen_owners, int canvas_width, int canvas_height,
     const float* __restrict__ lookup, int width, int height, float gain, float noise_level, unsigned key_low, unsigned key_high,
-    unsigned tick_low, unsigned tick_high, unsigned first, const double* __restrict__ stretch, unsigned char* __restrict__ image, float* __restrict__ depths)
+    unsigned tick_low, unsigned tick_high, unsigned first, const double* __restrict__ stretch, unsigned char* __restrict__ image, float* __restrict__ depths,
+    unsigned short* __restrict__ owners)
 {
   int pixel = blockIdx.x * blockDim.x + threadIdx.x;
   if (pixel >= width * height) return;
@@ -503,24 +542,39 @@ __global__ void __launch_bounds__(256) develop(const float* __restrict__ colours
     float depth = seen_depths[pixel];
     if (stretch) depth = stretch[pixel] != stretch[pixel] ? __int_as_float(0x7f800000) : (float)((double)depth / stretch[pixel]);
     depths[pixel] = depth;
+    owners[pixel] = seen_owners[pixel];
     return;
   }
   x += 0.5f; y += 0.5f;
   is_inside = x >= 0.f && y >= 0.f && x < canvas_width && y < canvas_height;
   depths[pixel] = is_inside ? seen_depths[(size_t)(int)y * canvas_width + (int)x] : __int_as_float(0x7f800000);
+  owners[pixel] = is_inside ? seen_owners[(size_t)(int)y * canvas_width + (int)x] : NOTHING;
 }
 
 // `robot_models.shade`: a thread for each pixel of the finished image. `rays` are those of all pixels, first a, then b.
 __global__ void __launch_bounds__(256) shade(const double* __restrict__ pose, const double* __restrict__ rays,
-    const double* __restrict__ bodies, int count, int pixels, const float* __restrict__ depths, unsigned char* __restrict__ image)
+    const double* __restrict__ bodies, int count, int pixels, const float* __restrict__ depths, const unsigned short* __restrict__ owners,
+    const double* __restrict__ elevation, int columns, int rows, double cell, double west, double south, unsigned char* __restrict__ image)
 {
   int pixel = blockIdx.x * blockDim.x + threadIdx.x;
   if (pixel >= pixels) return;
   double depth = depths[pixel], a = rays[pixel], b = rays[(size_t)pixels + pixel];
   if (!(depth < (double)__int_as_float(0x7f800000))) return;
-  double x = pose[0] + depth * (pose[3] * a + pose[4] * b + pose[5]);
-  double y = pose[1] + depth * (pose[6] * a + pose[7] * b + pose[8]);
-  double z = pose[2] + depth * (pose[9] * a + pose[10] * b + pose[11]);
+  double east = pose[3] * a + pose[4] * b + pose[5], north = pose[6] * a + pose[7] * b + pose[8];
+  double up = pose[9] * a + pose[10] * b + pose[11];
+  double x = pose[0] + depth * east, y = pose[1] + depth * north, z = pose[2] + depth * up;
+  if (owners[pixel] == SPLATS) {  // `_on_ground`
+    double height = ground_height(elevation, columns, rows, cell, x - west, y - south), far = 0.0;
+    if (z - height <= ON_GROUND_M && up < FALLING) {
+      double to_x = x, to_y = y, to_z = z;
+      for (int step = 0; step < GROUND_STEPS; step++) {
+        far = (height - pose[2]) / up;
+        to_x = pose[0] + far * east; to_y = pose[1] + far * north; to_z = height;
+        height = ground_height(elevation, columns, rows, cell, to_x - west, to_y - south);
+      }
+      if (fabs(to_z - height) <= ON_GROUND_M) { x = to_x; y = to_y; z = to_z; }
+    }
+  }
   double light = 1.0;
   for (int n = 0; n < count; n++) light = fmin(light, 1.0 - SHADE * covered(bodies + 15 * n, x, y, z));
   if (light < 1.0)

@@ -17,26 +17,17 @@ from typing_extensions import Self
 from microsim.documents.values import Finite, Length, Metres, Switch, detail, fail, show
 from microsim.engine import exact
 from microsim.engine.calls import Scene
+from microsim.engine.columns import Column, number_of
 from microsim.engine.compiled import kernel
-from microsim.engine.components import (
-    ACCELERATION_X,
-    COMMON_ROWS,
-    VELOCITY_X,
-    YAW,
-    YAW_RATE,
-    Airflow,
-    RobotModel,
-    X,
-    Y,
-    Z,
-)
+from microsim.engine.components import Airflow, RobotModel
 from microsim.engine.exact import sincos, wrap_angle
-from microsim.engine.geometry import Array, ground_height
-from microsim.robots.drone import Keys
+from microsim.engine.geometry import ground_height
+from microsim.engine.robot_loops import move_to
 from microsim.robots.robot import COMMON_SENSORS, Look, Pose, Robot, SplatFile, Start
 
-WAY = COMMON_ROWS  # [ticks] of the path that are behind it
-_COUNT, _IS_REPEATED, _FLIES, _FIRST = range(4)  # rows of the parameters: those of the path begin at _FIRST
+_number_of = number_of
+
+_FIRST = 3  # row of the parameters: those of the path begin there
 _T, _X, _Y, _Z, _YAW, _NUMBERS = range(6)  # of a waypoint; z is NaN on the ground
 
 MOST_WAYPOINTS = 1_000
@@ -81,12 +72,12 @@ def _heading(here: Sequence[Any], there: Sequence[Any] | None, before: float) ->
 
 
 @kernel
-def _last_before(parameters: Array, i: int, count: int, t: float) -> int:
+def _last_before(parameters: Column, count: int, t: float) -> int:
     """The number of the last waypoint whose time has come; the first where none has."""
     low, high = 0, count
     while high - low > 1:
         middle = (low + high) // 2
-        if parameters[_FIRST + _NUMBERS * middle + _T, i] <= t:
+        if _number_of(parameters, _FIRST + _NUMBERS * middle + _T) <= t:
             low = middle
         else:
             high = middle
@@ -94,35 +85,35 @@ def _last_before(parameters: Array, i: int, count: int, t: float) -> int:
 
 
 @kernel
-def _follow(state: Array, parameters: Array, i: int, scene: Scene) -> None:
-    count = int(parameters[_COUNT, i])
-    end = parameters[_FIRST + _NUMBERS * (count - 1) + _T, i]
-    state[WAY, i] += 1.0
-    t = state[WAY, i] * scene.dt
-    if parameters[_IS_REPEATED, i] == 1.0 and end > 0.0:
+def _follow(robot: Column, parameters: Column, scene: Scene) -> None:
+    count = int(parameters.count)
+    end = _number_of(parameters, _FIRST + _NUMBERS * (count - 1) + _T)
+    robot.way += 1.0
+    t = robot.way * scene.dt
+    if parameters.is_repeated == 1.0 and end > 0.0:
         t -= math.floor(t / end) * end
-    at = _last_before(parameters, i, count, t)
+    at = _last_before(parameters, count, t)
     a = _FIRST + _NUMBERS * at
     b = _FIRST + _NUMBERS * min(at + 1, count - 1)
-    share, length = 0.0, parameters[b + _T, i] - parameters[a + _T, i]
+    share, length = 0.0, _number_of(parameters, b + _T) - _number_of(parameters, a + _T)
     if length > 0.0:
-        share = min(max((t - parameters[a + _T, i]) / length, 0.0), 1.0)
-    x = parameters[a + _X, i] + share * (parameters[b + _X, i] - parameters[a + _X, i])
-    y = parameters[a + _Y, i] + share * (parameters[b + _Y, i] - parameters[a + _Y, i])
-    z = parameters[a + _Z, i] + share * (parameters[b + _Z, i] - parameters[a + _Z, i])
-    turn = wrap_angle(parameters[b + _YAW, i] - parameters[a + _YAW, i])
-    _stand(state, parameters, i, scene, x, y, z, parameters[a + _YAW, i] + share * turn)
+        share = min(max((t - _number_of(parameters, a + _T)) / length, 0.0), 1.0)
+    x = _number_of(parameters, a + _X) + share * (_number_of(parameters, b + _X) - _number_of(parameters, a + _X))
+    y = _number_of(parameters, a + _Y) + share * (_number_of(parameters, b + _Y) - _number_of(parameters, a + _Y))
+    z = _number_of(parameters, a + _Z) + share * (_number_of(parameters, b + _Z) - _number_of(parameters, a + _Z))
+    turn = wrap_angle(_number_of(parameters, b + _YAW) - _number_of(parameters, a + _YAW))
+    _stand(robot, parameters, scene, x, y, z, _number_of(parameters, a + _YAW) + share * turn)
 
 
 @kernel
-def _obey(state: Array, command: Array, parameters: Array, i: int, scene: Scene) -> None:
-    sine, cosine = sincos(state[YAW, i])
-    ahead, aside = _clamped(command[0, i]), _clamped(command[1, i])
-    up, turn = _clamped(command[2, i]), _clamped(command[3, i])
-    x = state[X, i] + (cosine * ahead - sine * aside) * scene.dt
-    y = state[Y, i] + (sine * ahead + cosine * aside) * scene.dt
-    z = state[Z, i] + up * scene.dt
-    _stand(state, parameters, i, scene, x, y, z, state[YAW, i] + turn * scene.dt)
+def _obey(robot: Column, command: Column, parameters: Column, scene: Scene) -> None:
+    sine, cosine = sincos(robot.yaw)
+    ahead, aside = _clamped(command.vx), _clamped(command.vy)
+    up, turn = _clamped(command.vz), _clamped(command.yaw_rate)
+    x = robot.x + (cosine * ahead - sine * aside) * scene.dt
+    y = robot.y + (sine * ahead + cosine * aside) * scene.dt
+    z = robot.z + up * scene.dt
+    _stand(robot, parameters, scene, x, y, z, robot.yaw + turn * scene.dt)
 
 
 @kernel
@@ -131,27 +122,22 @@ def _clamped(speed: float) -> float:
 
 
 @kernel
-def _stand(state: Array, parameters: Array, i: int, scene: Scene, x: float, y: float, z: float, yaw: float) -> None:
-    if parameters[_FLIES, i] == 0.0 or z != z:
+def _stand(robot: Column, parameters: Column, scene: Scene, x: float, y: float, z: float, yaw: float) -> None:
+    if parameters.flies == 0.0 or z != z:
         z = ground_height(scene.elevation, scene.cell, x - scene.west, y - scene.south)
-    new = (x, y, z if z == z else state[Z, i])
-    for k in range(3):
-        velocity = (new[k] - state[X + k, i]) / scene.dt
-        state[ACCELERATION_X + k, i] = (velocity - state[VELOCITY_X + k, i]) / scene.dt
-        state[VELOCITY_X + k, i] = velocity
-        state[X + k, i] = new[k]
-    state[YAW_RATE, i] = wrap_angle(yaw - state[YAW, i]) / scene.dt
-    state[YAW, i] = wrap_angle(yaw)
+    move_to(robot, x, y, z if z == z else robot.z, scene.dt)
+    robot.yaw_rate = wrap_angle(yaw - robot.yaw) / scene.dt
+    robot.yaw = wrap_angle(yaw)
 
 
 @kernel
-def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int) -> None:
-    for i in range(state.shape[1]):
-        for _ in range(ticks):
-            if parameters[_COUNT, i] > 0.0:
-                _follow(state, parameters, i, scene)
-            else:
-                _obey(state, command, parameters, i, scene)
+def _advance_on_path(robot: Column, command: Column, parameters: Column, key: int, scene: Scene, tick: int) -> None:
+    _follow(robot, parameters, scene)
+
+
+@kernel
+def _advance_by_commands(robot: Column, command: Column, parameters: Column, key: int, scene: Scene, tick: int) -> None:
+    _obey(robot, command, parameters, scene)
 
 
 def _model(name: str, is_ground_bound: bool, is_commanded: bool) -> RobotModel:
@@ -160,12 +146,13 @@ def _model(name: str, is_ground_bound: bool, is_commanded: bool) -> RobotModel:
         name=name,
         inputs=tuple(inputs),
         twist_fields=tuple(inputs.values()),
-        rows=COMMON_ROWS + 1,
-        state={"x": X, "y": Y, "z": Z, "yaw": YAW, "yaw_rate": YAW_RATE, "way": WAY},
+        own=("way",),  # [ticks] of the path that are behind it
+        shown=("x", "y", "z", "yaw", "yaw_rate", "way"),
+        parameter_names=("count", "is_repeated", "flies"),
         parameters=parameters,
-        advance=advance,
+        advance=_advance_by_commands if is_commanded else _advance_on_path,
         is_ground_bound=is_ground_bound,
-        kept_when_held=(WAY,),
+        kept_when_stopped=("way",),
         needs_tick=lambda parameters: False,
     )
 
@@ -192,7 +179,7 @@ class Actor(Robot):
 
     position: ClassVar[int] = 5
     follower: ClassVar[str] = "fly"
-    key_that_starts: ClassVar[str] = "path"
+    start_key: ClassVar[str] = "path"
     absent_when_null: ClassVar[tuple[str, ...]] = ("size", "splats")
 
     model: Literal["actor"] = Field("actor", description="A person, vehicle or shape that moves by itself.")

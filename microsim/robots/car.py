@@ -15,31 +15,16 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from microsim.documents.values import Angle, Finite, Height, Length, show
+from microsim.engine import columns
 from microsim.engine.calls import Scene
+from microsim.engine.columns import Column, column_in
 from microsim.engine.command_timeout import timeout_ticks
 from microsim.engine.compiled import kernel
-from microsim.engine.components import (
-    ACCELERATION_X,
-    COMMON_ROWS,
-    CONTACTS,
-    HELD,
-    PITCH,
-    PITCH_RATE,
-    ROLL,
-    ROLL_RATE,
-    VELOCITY_X,
-    YAW,
-    YAW_RATE,
-    Airflow,
-    RobotModel,
-    X,
-    Y,
-    Z,
-)
+from microsim.engine.components import COMMON, Airflow, RobotModel
 from microsim.engine.exact import atan2, sincos, wrap_angle
 from microsim.engine.geometry import Array, Grid, ground_height, is_free
-from microsim.engine.motion import COS_YAW, SIN_YAW, Motion
-from microsim.robots.drone import Keys
+from microsim.engine.motion import Motion, motion_in
+from microsim.engine.robot_loops import move_to
 from microsim.robots.robot import Limit, Look, Report, Robot, Start
 from microsim.robots.rover import RoverPose
 from microsim.sensors.autoware import Autoware
@@ -47,25 +32,21 @@ from microsim.sensors.camera import LOOKING_FORWARD
 from microsim.sensors.joint_states import JointStates
 from microsim.sensors.sensor import Mount
 
-# rows of the state after the common ones
-STEERING = COMMON_ROWS  # [rad] of the front wheel, left positive
-SPEED = COMMON_ROWS + 1  # [m/s] of the rear axle along the ground, backward negative
-WHEEL = COMMON_ROWS + 2  # [rad] how far the rear wheels have turned, within -pi and pi
-BLOCKED = COMMON_ROWS + 3  # by what it is stopped: see below
-STEERING_RATE = COMMON_ROWS + 4  # [rad/s]
-EMERGENCY = COMMON_ROWS + 5  # 1 while the car brakes for want of commands, else 0
-_AGE = COMMON_ROWS + 6  # [ticks] since the last command
+_clear = columns.clear
 
-FREE, BY_OBSTACLE, BY_MISSING_GROUND, BY_SLOPE = range(4)  # of BLOCKED; the map's edge counts as an obstacle
+OWN = (
+    "steering",  # [rad] of the front wheel, left positive
+    "speed",  # [m/s] of the rear axle along the ground, backward negative
+    "wheel",  # [rad] how far the rear wheels have turned, within -pi and pi
+    "blocked",  # by what it is stopped: see below
+    "steering_rate",  # [rad/s]
+    "emergency",  # 1 while the car brakes for want of commands, else 0
+    "command_age",  # [ticks] since the last command
+)
+_robot_in = column_in((*COMMON, *OWN))
+
+FREE, BY_OBSTACLE, BY_MISSING_GROUND, BY_SLOPE = range(4)  # of `blocked`; the map's edge counts as an obstacle
 _BLOCKED_WORDS = ("no", "by an obstacle", "no ground ahead", "slope too steep")
-
-# rows of the command
-_STEER, _WANTED_SPEED, _THROTTLE, _BRAKE, _WANTED_ACCELERATION, _WANTED_STEERING_RATE = range(6)
-
-# rows of the parameters
-_WHEELBASE, _TRACK, _WIDTH, _FRONT, _REAR, _WHEEL_RADIUS = range(6)
-_MAX_STEERING, _MAX_STEERING_RATE, _MAX_ACCELERATION, _MAX_DECELERATION, _MAX_SPEED, _MAX_REVERSE = range(6, 12)
-_TIMEOUT, _EMERGENCY_SHARE, _MAX_SLOPE = 12, 13, 14  # [ticks], of the full brake, [rad]
 
 _HALVINGS = 12  # of a blocked tick's way: it ends less than a thousandth of it before the obstacle
 
@@ -90,15 +71,14 @@ def inputs_for_twist(settings: Any, forward: float, turn: float) -> dict[str, fl
 
 
 @kernel
-def _brake_when_unheard(state: Array, command: Array, parameters: Array, i: int) -> None:
+def _brake_when_unheard(robot: Column, command: Column, parameters: Column) -> None:
     """After too many ticks without a command: steering held where it is, no throttle, brake."""
-    state[EMERGENCY, i] = 1.0 if state[_AGE, i] >= parameters[_TIMEOUT, i] else 0.0
-    if state[EMERGENCY, i] == 1.0:
-        for k in range(command.shape[0]):
-            command[k, i] = 0.0
-        command[_STEER, i] = state[STEERING, i]
-        command[_BRAKE, i] = parameters[_EMERGENCY_SHARE, i]
-    state[_AGE, i] += 1.0
+    robot.emergency = 1.0 if robot.command_age >= parameters.timeout else 0.0
+    if robot.emergency == 1.0:
+        _clear(command)
+        command.steering = robot.steering
+        command.brake = parameters.emergency_share
+    robot.command_age += 1.0
 
 
 JOINTS = (
@@ -111,7 +91,7 @@ JOINTS = (
 )
 
 
-_JOINT_TRACK, _JOINT_WHEELBASE, _JOINT_RADIUS = range(3)
+_joint_settings_in = column_in(("track", "wheelbase", "radius"))
 
 
 @kernel
@@ -119,14 +99,15 @@ def joint_values(
     settings: Array, state: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array
 ) -> None:
     """Positions, then speeds of JOINTS. Both front wheels point at the centre of the turn; all roll like the axle."""
-    sine, cosine = sincos(state[STEERING])
+    robot, wheels = _robot_in(state), _joint_settings_in(settings)
+    sine, cosine = sincos(robot.steering)
     slope = sine / cosine
-    half = 0.5 * settings[_JOINT_TRACK] * slope / settings[_JOINT_WHEELBASE]
+    half = 0.5 * wheels.track * slope / wheels.wheelbase
     reading[0], reading[1] = atan2(slope, 1.0 + -1.0 * half), atan2(slope, 1.0 + 1.0 * half)
-    reading[6], reading[7] = state[STEERING_RATE], state[STEERING_RATE]
+    reading[6], reading[7] = robot.steering_rate, robot.steering_rate
     for wheel in range(4):
-        reading[2 + wheel] = state[WHEEL]
-        reading[8 + wheel] = state[SPEED] / settings[_JOINT_RADIUS]
+        reading[2 + wheel] = robot.wheel
+        reading[8 + wheel] = robot.speed / wheels.radius
 
 
 @kernel
@@ -135,36 +116,36 @@ def _clamped(value: float, low: float, high: float) -> float:
 
 
 @kernel
-def _steered(steering: float, command: Array, parameters: Array, i: int, dt: float) -> float:
+def _steered(steering: float, command: Column, parameters: Column, dt: float) -> float:
     """The steering angle after a tick."""
-    limit = parameters[_MAX_STEERING, i]
-    rate = parameters[_MAX_STEERING_RATE, i]
-    if command[_WANTED_STEERING_RATE, i] > 0.0:
-        rate = min(rate, command[_WANTED_STEERING_RATE, i])
-    wanted = _clamped(command[_STEER, i], -limit, limit)
+    limit = parameters.max_steering
+    rate = parameters.max_steering_rate
+    if command.steering_rate > 0.0:
+        rate = min(rate, command.steering_rate)
+    wanted = _clamped(command.steering, -limit, limit)
     return steering + _clamped(wanted - steering, -rate * dt, rate * dt)
 
 
 @kernel
-def _sped(speed: float, command: Array, parameters: Array, i: int, dt: float) -> float:
+def _sped(speed: float, command: Column, parameters: Column, dt: float) -> float:
     """The speed after a tick. A brake only stops: it never sets the car in motion backward."""
-    gain, loss = parameters[_MAX_ACCELERATION, i], parameters[_MAX_DECELERATION, i]
-    throttle = _clamped(command[_THROTTLE, i], -1.0, 1.0)
-    brake = _clamped(command[_BRAKE, i], 0.0, 1.0)
+    gain, loss = parameters.max_acceleration, parameters.max_deceleration
+    throttle = _clamped(command.throttle, -1.0, 1.0)
+    brake = _clamped(command.brake, 0.0, 1.0)
     if throttle != 0.0 or brake != 0.0:
         speed += throttle * gain * dt
         slower = brake * loss * dt
         speed = max(speed - slower, 0.0) if speed >= 0.0 else min(speed + slower, 0.0)
     else:
-        if command[_WANTED_ACCELERATION, i] > 0.0:
-            gain = min(gain, command[_WANTED_ACCELERATION, i])
-            loss = min(loss, command[_WANTED_ACCELERATION, i])
-        wanted = command[_WANTED_SPEED, i]
+        if command.acceleration > 0.0:
+            gain = min(gain, command.acceleration)
+            loss = min(loss, command.acceleration)
+        wanted = command.speed
         if speed > 0.0 or (speed == 0.0 and wanted > 0.0):
             speed += _clamped(max(wanted, 0.0) - speed, -loss * dt, gain * dt)
         else:
             speed += _clamped(min(wanted, 0.0) - speed, -gain * dt, loss * dt)
-    return _clamped(speed, -parameters[_MAX_REVERSE, i], parameters[_MAX_SPEED, i])
+    return _clamped(speed, -parameters.max_reverse, parameters.max_speed)
 
 
 @kernel
@@ -180,11 +161,11 @@ def moved_along_arc(x: float, y: float, yaw: float, length: float, curvature: fl
 
 @kernel
 def _outline_blocks(
-    footing: Grid, cell: float, u: float, v: float, sine: float, cosine: float, parameters: Array, i: int
+    footing: Grid, cell: float, u: float, v: float, sine: float, cosine: float, parameters: Column
 ) -> int:
     """How many points of the body's outline, at most a cell apart, have no footing. (u, v) counts from the grid."""
     rows, columns = footing.shape
-    front, rear, half = parameters[_FRONT, i], parameters[_REAR, i], 0.5 * parameters[_WIDTH, i]
+    front, rear, half = parameters.front, parameters.rear, 0.5 * parameters.width
     if 0.0 <= u < columns * cell and 0.0 <= v < rows * cell:
         reach = math.sqrt(max(front, -rear) * max(front, -rear) + half * half)
         near = footing[min(int(v / cell), rows - 1), min(int(u / cell), columns - 1)]
@@ -219,10 +200,10 @@ def _lacks_ground(elevation: Array, footing: Grid, cell: float, u: float, v: flo
 
 @kernel
 def _lean(
-    elevation: Array, cell: float, u: float, v: float, sine: float, cosine: float, parameters: Array, i: int
+    elevation: Array, cell: float, u: float, v: float, sine: float, cosine: float, parameters: Column
 ) -> tuple[float, float]:
     """Roll and pitch of the plane through the axles' and sides' middles; (u, v) counts from the grid."""
-    base, half = parameters[_WHEELBASE, i], 0.5 * parameters[_TRACK, i]
+    base, half = parameters.wheelbase, 0.5 * parameters.track
     rear_left = ground_height(elevation, cell, u - sine * half, v + cosine * half)
     rear_right = ground_height(elevation, cell, u + sine * half, v - cosine * half)
     u, v = u + cosine * base, v + sine * base
@@ -236,23 +217,22 @@ def _lean(
 
 
 @kernel
-def settle(state: Array, parameters: Array, elevation: Array, cell: float, west: float, south: float) -> None:
-    """Roll and pitch of cars that were put somewhere."""
-    for i in range(state.shape[1]):
-        sine, cosine = sincos(state[YAW, i])
-        u, v = state[X, i] - west, state[Y, i] - south
-        state[ROLL, i], state[PITCH, i] = _lean(elevation, cell, u, v, sine, cosine, parameters, i)
+def settle(robot: Column, parameters: Column, scene: Scene) -> None:
+    """Roll and pitch of a car that was put somewhere."""
+    sine, cosine = sincos(robot.yaw)
+    u, v = robot.x - scene.west, robot.y - scene.south
+    robot.roll, robot.pitch = _lean(scene.elevation, scene.cell, u, v, sine, cosine, parameters)
 
 
 @kernel
 def _way_is_free(
-    footing: Grid, cell: float, u: float, v: float, yaw: float, parameters: Array, i: int, tolerated: int
+    footing: Grid, cell: float, u: float, v: float, yaw: float, parameters: Column, tolerated: int
 ) -> bool:
     """True when the car may stand at a pose. Blocked points that it already has are tolerated: it can drive out."""
     if not is_free(footing, cell, u, v):
         return False
     sine, cosine = sincos(yaw)
-    return _outline_blocks(footing, cell, u, v, sine, cosine, parameters, i) <= tolerated
+    return _outline_blocks(footing, cell, u, v, sine, cosine, parameters) <= tolerated
 
 
 @kernel
@@ -264,22 +244,21 @@ def _free_share(
     yaw: float,
     length: float,
     curvature: float,
-    parameters: Array,
-    i: int,
+    parameters: Column,
 ) -> float:
     """The share of a tick's way after which the car must stop; 1 when all of it is free."""
     end_u, end_v, end_yaw = moved_along_arc(u, v, yaw, length, curvature)
-    if _way_is_free(footing, cell, end_u, end_v, end_yaw, parameters, i, 0):
+    if _way_is_free(footing, cell, end_u, end_v, end_yaw, parameters, 0):
         return 1.0
     sine, cosine = sincos(yaw)
-    tolerated = _outline_blocks(footing, cell, u, v, sine, cosine, parameters, i)
-    if _way_is_free(footing, cell, end_u, end_v, end_yaw, parameters, i, tolerated):
+    tolerated = _outline_blocks(footing, cell, u, v, sine, cosine, parameters)
+    if _way_is_free(footing, cell, end_u, end_v, end_yaw, parameters, tolerated):
         return 1.0
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         at_u, at_v, at_yaw = moved_along_arc(u, v, yaw, length * middle, curvature)
-        if _way_is_free(footing, cell, at_u, at_v, at_yaw, parameters, i, tolerated):
+        if _way_is_free(footing, cell, at_u, at_v, at_yaw, parameters, tolerated):
             low = middle
         else:
             high = middle
@@ -287,71 +266,64 @@ def _free_share(
 
 
 @kernel
-def _is_too_steep(scene: Scene, parameters: Array, i: int, x: float, y: float, yaw: float, length: float) -> bool:
+def _is_too_steep(scene: Scene, parameters: Column, x: float, y: float, yaw: float, length: float) -> bool:
     """Whether a car that got here would be driving up a slope that is too steep; down it may always drive."""
     if scene.elevation.size == 1:
         return False
     sine, cosine = sincos(yaw)
-    pitch = _lean(scene.elevation, scene.cell, x - scene.west, y - scene.south, sine, cosine, parameters, i)[1]
-    return (-pitch if length > 0.0 else pitch) > parameters[_MAX_SLOPE, i]
+    pitch = _lean(scene.elevation, scene.cell, x - scene.west, y - scene.south, sine, cosine, parameters)[1]
+    return (-pitch if length > 0.0 else pitch) > parameters.max_slope
 
 
 @kernel
-def _drive(state: Array, command: Array, parameters: Array, i: int, scene: Scene) -> None:
+def _drive(robot: Column, command: Column, parameters: Column, scene: Scene) -> None:
     dt, footing, cell = scene.dt, scene.footing, scene.cell
-    steering = _steered(state[STEERING, i], command, parameters, i, dt)
-    speed = _sped(state[SPEED, i], command, parameters, i, dt)
-    mean = 0.5 * (state[SPEED, i] + speed)
-    slope_cosine = sincos(state[PITCH, i])[1]
+    steering = _steered(robot.steering, command, parameters, dt)
+    speed = _sped(robot.speed, command, parameters, dt)
+    mean = 0.5 * (robot.speed + speed)
+    slope_cosine = sincos(robot.pitch)[1]
     steering_sine, steering_cosine = sincos(steering)
-    curvature = steering_sine / steering_cosine / parameters[_WHEELBASE, i]
+    curvature = steering_sine / steering_cosine / parameters.wheelbase
     length = mean * dt * slope_cosine  # as seen from above
-    u, v, yaw = state[X, i] - scene.west, state[Y, i] - scene.south, state[YAW, i]
+    u, v, yaw = robot.x - scene.west, robot.y - scene.south, robot.yaw
     if length != 0.0:
-        share = _free_share(footing, cell, u, v, yaw, length, curvature, parameters, i)
-        state[BLOCKED, i] = FREE
+        share = _free_share(footing, cell, u, v, yaw, length, curvature, parameters)
+        robot.blocked = FREE
         if share < 1.0:
             length *= share
             speed = 0.0
-            reach = parameters[_FRONT, i] - parameters[_REAR, i]
+            reach = parameters.front - parameters.rear
             missing = _lacks_ground(scene.elevation, footing, cell, u, v, reach)
-            state[BLOCKED, i] = BY_MISSING_GROUND if missing else BY_OBSTACLE
-            state[HELD, i] = 1.0
-    x, y, new_yaw = moved_along_arc(state[X, i], state[Y, i], yaw, length, curvature)
-    if length != 0.0 and _is_too_steep(scene, parameters, i, x, y, new_yaw, length):
-        length, speed, state[BLOCKED, i] = 0.0, 0.0, BY_SLOPE
-        x, y, new_yaw = state[X, i], state[Y, i], yaw
-    state[WHEEL, i] = wrap_angle(state[WHEEL, i] + length / slope_cosine / parameters[_WHEEL_RADIUS, i])
-    state[STEERING_RATE, i] = (steering - state[STEERING, i]) / dt
-    state[STEERING, i], state[SPEED, i] = steering, speed
-    _stand(state, parameters, i, scene, x, y, new_yaw)
+            robot.blocked = BY_MISSING_GROUND if missing else BY_OBSTACLE
+            robot.is_stopped = 1.0
+    x, y, new_yaw = moved_along_arc(robot.x, robot.y, yaw, length, curvature)
+    if length != 0.0 and _is_too_steep(scene, parameters, x, y, new_yaw, length):
+        length, speed, robot.blocked = 0.0, 0.0, BY_SLOPE
+        x, y, new_yaw = robot.x, robot.y, yaw
+    robot.wheel = wrap_angle(robot.wheel + length / slope_cosine / parameters.wheel_radius)
+    robot.steering_rate = (steering - robot.steering) / dt
+    robot.steering, robot.speed = steering, speed
+    _stand(robot, parameters, scene, x, y, new_yaw)
 
 
 @kernel
-def _stand(state: Array, parameters: Array, i: int, scene: Scene, x: float, y: float, yaw: float) -> None:
+def _stand(robot: Column, parameters: Column, scene: Scene, x: float, y: float, yaw: float) -> None:
     """Put the car down at the end of a tick's way, and note what it really did."""
     u, v, dt = x - scene.west, y - scene.south, scene.dt
     z = ground_height(scene.elevation, scene.cell, u, v)
-    z = z if z == z else state[Z, i]
+    z = z if z == z else robot.z
     sine, cosine = sincos(yaw)
-    roll, pitch = _lean(scene.elevation, scene.cell, u, v, sine, cosine, parameters, i)
-    new = (x, y, z)
-    for k in range(3):
-        velocity = (new[k] - state[X + k, i]) / dt
-        state[ACCELERATION_X + k, i] = (velocity - state[VELOCITY_X + k, i]) / dt
-        state[VELOCITY_X + k, i] = velocity
-        state[X + k, i] = new[k]
-    state[YAW_RATE, i] = (yaw - state[YAW, i]) / dt
-    state[ROLL_RATE, i], state[PITCH_RATE, i] = (roll - state[ROLL, i]) / dt, (pitch - state[PITCH, i]) / dt
-    state[YAW, i], state[ROLL, i], state[PITCH, i] = wrap_angle(yaw), roll, pitch
+    roll, pitch = _lean(scene.elevation, scene.cell, u, v, sine, cosine, parameters)
+    move_to(robot, x, y, z, dt)
+    robot.yaw_rate = (yaw - robot.yaw) / dt
+    robot.roll_rate, robot.pitch_rate = (roll - robot.roll) / dt, (pitch - robot.pitch) / dt
+    robot.yaw, robot.roll, robot.pitch = wrap_angle(yaw), roll, pitch
 
 
 @kernel
-def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int) -> None:
-    for i in range(state.shape[1]):
-        for _ in range(ticks):
-            _brake_when_unheard(state, command, parameters, i)
-            _drive(state, command, parameters, i, scene)
+def advance(robot: Column, command: Column, parameters: Column, key: int, scene: Scene, tick: int) -> None:
+    _brake_when_unheard(robot, command, parameters)
+    _drive(robot, command, parameters, scene)
 
 
 class CarPose(RoverPose):
@@ -434,20 +406,22 @@ class Bicycle(Robot):
         return Look("box", size, (0.2, 0.4, 0.8), center)
 
     def report(self, state: Any) -> Report:
-        is_emergency = state[EMERGENCY] == 1.0
-        by_robot = state[HELD] == 1.0 and state[BLOCKED] == FREE
+        robot = _robot_in(state)
+        is_emergency = robot.emergency == 1.0
+        by_robot = robot.is_stopped == 1.0 and robot.blocked == FREE
         values = {
             "emergency_stop": str(is_emergency).lower(),
-            "blocked": "by another robot" if by_robot else _BLOCKED_WORDS[int(state[BLOCKED])],
-            "speed": f"{state[SPEED]:.3f}",
+            "blocked": "by another robot" if by_robot else _BLOCKED_WORDS[int(robot.blocked)],
+            "speed": f"{robot.speed:.3f}",
         }
         return Report(values, "emergency_stop" if is_emergency else "")
 
     def ground_points(self, motion: Motion) -> tuple[Any, Any]:
         along = np.array([0.0, 0.0, 0.0, self.wheelbase_m, self.wheelbase_m])
         across = 0.5 * self.track_m * np.array([0.0, 1.0, -1.0, 1.0, -1.0])
-        sine, cosine = motion[SIN_YAW], motion[COS_YAW]
-        return motion[X] + cosine * along - sine * across, motion[Y] + sine * along + cosine * across
+        seen = motion_in(motion)
+        sine, cosine = seen.sin_yaw, seen.cos_yaw
+        return seen.x + cosine * along - sine * across, seen.y + sine * along + cosine * across
 
     def frame(self, robot: str, link: str) -> str:
         prefix = self.frame_prefix if self.frame_prefix is not None else "" if robot == "ego" else f"{robot}/"
@@ -461,30 +435,25 @@ class Bicycle(Robot):
         name="bicycle",
         inputs=("steering", "speed", "throttle", "brake", "acceleration", "steering_rate"),
         twist_fields=(),
-        rows=COMMON_ROWS + 7,
-        state={
-            "x": X,
-            "y": Y,
-            "z": Z,
-            "yaw": YAW,
-            "roll": ROLL,
-            "pitch": PITCH,
-            "steering": STEERING,
-            "speed": SPEED,
-            "yaw_rate": YAW_RATE,
-            "contacts": CONTACTS,
-            "blocked": BLOCKED,
-            "emergency": EMERGENCY,
-        },
+        own=OWN,
+        shown=(
+            *("x", "y", "z", "yaw", "roll", "pitch", "steering", "speed", "yaw_rate"),
+            *("contacts", "blocked", "emergency"),
+        ),
+        parameter_names=(
+            *("wheelbase", "track", "width", "front", "rear", "wheel_radius", "max_steering", "max_steering_rate"),
+            *("max_acceleration", "max_deceleration", "max_speed", "max_reverse"),
+            *("timeout", "emergency_share", "max_slope"),  # [ticks], of the full brake, [rad]
+        ),
         parameters=parameters,
         advance=advance,
         is_ground_bound=True,
-        minds_cells=True,
-        zero_when_held=(SPEED,),
-        kept_when_held=(WHEEL,),
+        stops_at_cells=True,
+        zero_when_stopped=("speed",),
+        kept_when_stopped=("wheel",),
         from_twist=inputs_for_twist,
         settle=settle,
-        command_age=_AGE,
+        command_age="command_age",
         joints=JOINTS,
         joint_kernel=joint_values,
         joint_numbers=lambda settings: (settings.track_m, settings.wheelbase_m, settings.wheel_radius_m),

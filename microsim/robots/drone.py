@@ -2,53 +2,23 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from microsim.documents.values import Height, Metres
 from microsim.engine import exact
-from microsim.engine.calls import BLOCK, FARTHEST, TRACE_ROWS, Scene
-from microsim.engine.column_blocks import note_distance, put_back, take, take_parameters
+from microsim.engine.calls import Scene
+from microsim.engine.columns import Column
 from microsim.engine.compiled import inlined, kernel
-from microsim.engine.components import (
-    ACCELERATION_X,
-    ACCELERATION_Y,
-    ACCELERATION_Z,
-    COMMON_ROWS,
-    ROLL,
-    VELOCITY_X,
-    VELOCITY_Y,
-    VELOCITY_Z,
-    YAW,
-    YAW_RATE,
-    Airflow,
-    RobotModel,
-    X,
-    Y,
-    Z,
-)
+from microsim.engine.components import Airflow, RobotModel, SideBySide
 from microsim.engine.exact import sincos, wrap_angle
-from microsim.engine.geometry import Array, ground_height
+from microsim.engine.geometry import ground_height
 from microsim.engine.noise import normals
+from microsim.engine.robot_loops import accelerate
 from microsim.robots.robot import Limit, Look, Pose, Robot, Start, TimeConstant
 from microsim.sensors.camera import LOOKING_DOWN, Camera
 from microsim.sensors.sensor import Mount
-
-Keys: TypeAlias = npt.NDArray[np.int64]
-
-# rows of the state after the common ones
-VX, VY, VZ = COMMON_ROWS, COMMON_ROWS + 1, COMMON_ROWS + 2  # [m/s] body frame, through the air
-GUST_X, GUST_Y, GUST_Z = COMMON_ROWS + 3, COMMON_ROWS + 4, COMMON_ROWS + 5  # [m/s] map frame
-_DRIVE_X, _DRIVE_Y, _DRIVE_Z = COMMON_ROWS + 6, COMMON_ROWS + 7, COMMON_ROWS + 8  # [m/s] what the gust follows
-
-_ROWS = COMMON_ROWS + 9
-
-# rows of the parameters
-_MAX_VX, _MAX_VY, _MAX_VZ, _MAX_YAW_RATE, _LAG, _CLEARANCE = range(6)
-_WIND_X, _WIND_Y, _WIND_Z, _GUST_KEEP, _GUST_NEW = range(6, 11)
 
 
 def lag_factor(dt: float, time_constant: float) -> float:
@@ -79,114 +49,68 @@ def approach(value: float, command: float, limit: float, lag: float) -> float:
 
 
 @kernel
-def _blow(state: Array, parameters: Array, i: int, key: int, tick: int) -> None:
+def _blow(robot: Column, parameters: Column, key: int, tick: int) -> None:
     """Gusts: in each axis a Gauss-Markov process, smoothed by its own time constant.
 
     Without the smoothing the drone's acceleration, and so its IMU, would be noise that grows with the tick rate.
     """
+    keep, new = parameters.gust_keep, parameters.gust_new
+    if not new > 0.0:
+        return
     first, second = normals(key, tick, 0)
     third, _ = normals(key, tick, 1)
-    keep, new = parameters[_GUST_KEEP, i], parameters[_GUST_NEW, i]
-    state[_DRIVE_X, i] = keep * state[_DRIVE_X, i] + new * first
-    state[_DRIVE_Y, i] = keep * state[_DRIVE_Y, i] + new * second
-    state[_DRIVE_Z, i] = keep * state[_DRIVE_Z, i] + new * third
-    state[GUST_X, i] = keep * state[GUST_X, i] + (1.0 - keep) * state[_DRIVE_X, i]
-    state[GUST_Y, i] = keep * state[GUST_Y, i] + (1.0 - keep) * state[_DRIVE_Y, i]
-    state[GUST_Z, i] = keep * state[GUST_Z, i] + (1.0 - keep) * state[_DRIVE_Z, i]
+    robot.drive_x = keep * robot.drive_x + new * first
+    robot.drive_y = keep * robot.drive_y + new * second
+    robot.drive_z = keep * robot.drive_z + new * third
+    robot.gust_x = keep * robot.gust_x + (1.0 - keep) * robot.drive_x
+    robot.gust_y = keep * robot.gust_y + (1.0 - keep) * robot.drive_y
+    robot.gust_z = keep * robot.gust_z + (1.0 - keep) * robot.drive_z
 
 
 @inlined
-def _fly(state: Array, command: Array, parameters: Array, i: int, dt: float) -> None:
+def _fly(robot: Column, command: Column, parameters: Column, dt: float) -> None:
     """One tick over ground."""
-    lag = parameters[_LAG, i]
-    vx = approach(state[VX, i], command[0, i], parameters[_MAX_VX, i], lag)
-    vy = approach(state[VY, i], command[1, i], parameters[_MAX_VY, i], lag)
-    yaw_rate = approach(state[YAW_RATE, i], command[3, i], parameters[_MAX_YAW_RATE, i], lag)
-    sine, cosine = sincos(state[YAW, i])
-    world_x = cosine * vx - sine * vy + parameters[_WIND_X, i] + state[GUST_X, i]
-    world_y = sine * vx + cosine * vy + parameters[_WIND_Y, i] + state[GUST_Y, i]
-    state[X, i] += world_x * dt
-    state[Y, i] += world_y * dt
-    state[YAW, i] = wrap_angle(state[YAW, i] + yaw_rate * dt)
-    state[VELOCITY_X, i], state[VELOCITY_Y, i], state[YAW_RATE, i] = world_x, world_y, yaw_rate
-    state[VX, i], state[VY, i] = vx, vy
+    vx = approach(robot.vx, command.vx, parameters.max_vx, parameters.lag)
+    vy = approach(robot.vy, command.vy, parameters.max_vy, parameters.lag)
+    yaw_rate = approach(robot.yaw_rate, command.yaw_rate, parameters.max_yaw_rate, parameters.lag)
+    sine, cosine = sincos(robot.yaw)
+    world_x = cosine * vx - sine * vy + parameters.wind_x + robot.gust_x
+    world_y = sine * vx + cosine * vy + parameters.wind_y + robot.gust_y
+    robot.x += world_x * dt
+    robot.y += world_y * dt
+    robot.yaw = wrap_angle(robot.yaw + yaw_rate * dt)
+    robot.velocity_x, robot.velocity_y, robot.yaw_rate = world_x, world_y, yaw_rate
+    robot.vx, robot.vy = vx, vy
 
 
 @inlined
-def _climb(state: Array, command: Array, parameters: Array, i: int, ground: float, dt: float) -> None:
+def _climb(robot: Column, command: Column, parameters: Column, ground: float, dt: float) -> None:
     """The same tick in height, no lower than the clearance over the ground at the new place."""
-    vz = approach(state[VZ, i], command[2, i], parameters[_MAX_VZ, i], parameters[_LAG, i])
-    world_z = vz + parameters[_WIND_Z, i] + state[GUST_Z, i]
-    z = state[Z, i] + world_z * dt
-    lowest = ground + parameters[_CLEARANCE, i]
+    vz = approach(robot.vz, command.vz, parameters.max_vz, parameters.lag)
+    world_z = vz + parameters.wind_z + robot.gust_z
+    z = robot.z + world_z * dt
+    lowest = ground + parameters.clearance
     is_below = z < lowest
-    world_z = (lowest - state[Z, i]) / dt if is_below else world_z
-    state[Z, i] = lowest if is_below else z
-    state[VZ, i] = max(vz, 0.0) if is_below else vz
-    state[VELOCITY_Z, i] = world_z
+    world_z = (lowest - robot.z) / dt if is_below else world_z
+    robot.z = lowest if is_below else z
+    robot.vz = max(vz, 0.0) if is_below else vz
+    robot.velocity_z = world_z
+
+
+@kernel
+def advance(robot: Column, command: Column, parameters: Column, key: int, scene: Scene, tick: int) -> None:
+    _blow(robot, parameters, key, tick)
+    x, y, z = robot.velocity_x, robot.velocity_y, robot.velocity_z
+    _fly(robot, command, parameters, scene.dt)
+    ground = ground_height(scene.elevation, scene.cell, robot.x - scene.west, robot.y - scene.south)
+    _climb(robot, command, parameters, ground, scene.dt)
+    accelerate(robot, x, y, z, scene.dt)
 
 
 @inlined
-def accelerate(state: Array, i: int, x: float, y: float, z: float, dt: float) -> None:
-    """x, y, z [m/s]: the velocity before the tick."""
-    state[ACCELERATION_X, i] = (state[VELOCITY_X, i] - x) / dt
-    state[ACCELERATION_Y, i] = (state[VELOCITY_Y, i] - y) / dt
-    state[ACCELERATION_Z, i] = (state[VELOCITY_Z, i] - z) / dt
-
-
-@kernel
-def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int) -> None:
-    for i in range(state.shape[1]):
-        for k in range(tick, tick + ticks):
-            if parameters[_GUST_NEW, i] > 0.0:
-                _blow(state, parameters, i, keys[i], k)
-            x, y, z = state[VELOCITY_X, i], state[VELOCITY_Y, i], state[VELOCITY_Z, i]
-            _fly(state, command, parameters, i, scene.dt)
-            ground = ground_height(scene.elevation, scene.cell, state[X, i] - scene.west, state[Y, i] - scene.south)
-            _climb(state, command, parameters, i, ground, scene.dt)
-            accelerate(state, i, x, y, z, scene.dt)
-
-
-@kernel
-def advance_many(
-    state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int, trace: Array
-) -> None:
-    """What a tick overwrites is not computed before the last one."""
-    elevation, cell, west, south, dt = scene.elevation, scene.cell, scene.west, scene.south, scene.dt
-    s, c, p, ground = np.empty((_ROWS, BLOCK)), np.empty((4, BLOCK)), np.empty((11, BLOCK)), np.empty(BLOCK)
-    t, before = np.empty((TRACE_ROWS, BLOCK)), np.empty((VELOCITY_Z + 1, BLOCK))
-    ground[:] = elevation[0, 0]  # all there is of a level map
-    for begin in range(0, state.shape[1], BLOCK):
-        count = min(BLOCK, state.shape[1] - begin)
-        if begin == 0 or parameters.strides[1] != 0:  # else all robots have the same
-            take_parameters(p, parameters, begin, count)
-        gusts = False
-        for i in range(count):
-            gusts |= p[_GUST_NEW, i] > 0.0
-        take(s, state, begin, count, 0, ROLL)  # it never leans: rows from there on to the model's own stay 0
-        take(s, state, begin, count, COMMON_ROWS, _ROWS if gusts else _DRIVE_X)
-        take(c, command, begin, count, 0, 4)
-        take(t, trace, begin, count, 0, TRACE_ROWS)
-        for k in range(tick, tick + ticks):
-            if gusts:
-                for i in range(count):
-                    if p[_GUST_NEW, i] > 0.0:
-                        _blow(s, p, i, keys[begin + i], k)
-            if k == tick + ticks - 1:
-                take(before, s, 0, count, VELOCITY_X, VELOCITY_Z + 1)
-            for i in range(count):
-                _fly(s, c, p, i, dt)
-            if elevation.size > 1:
-                for i in range(count):
-                    ground[i] = ground_height(elevation, cell, s[X, i] - west, s[Y, i] - south)
-            for i in range(count):
-                _climb(s, c, p, i, ground[i], dt)
-                note_distance(s, i, t, i)
-        for i in range(count):
-            accelerate(s, i, before[VELOCITY_X, i], before[VELOCITY_Y, i], before[VELOCITY_Z, i], dt)
-        put_back(s, state, begin, count, 0, ROLL)
-        put_back(s, state, begin, count, COMMON_ROWS, _ROWS if gusts else GUST_X)
-        put_back(t, trace, begin, count, FARTHEST, TRACE_ROWS)
+def _is_clear(robot: Column, command: Column, parameters: Column, scene: Scene, ticks: int) -> bool:
+    """Nothing is in its way: it flies over what stands there, or is stopped after the tick."""
+    return True
 
 
 class DronePose(Pose):
@@ -229,14 +153,22 @@ class Drone(Robot):
         name="drone",
         inputs=("vx", "vy", "vz", "yaw_rate"),
         twist_fields=("linear.x", "linear.y", "linear.z", "angular.z"),
-        rows=_ROWS,
-        state={"x": X, "y": Y, "z": Z, "yaw": YAW, "vx": VX, "vy": VY, "vz": VZ, "yaw_rate": YAW_RATE},
-        zero_when_held=(VX, VY, VZ),
+        own=(
+            *("vx", "vy", "vz"),  # [m/s] body frame, through the air
+            *("gust_x", "gust_y", "gust_z"),  # [m/s] map frame
+            *("drive_x", "drive_y", "drive_z"),  # [m/s] what the gust follows
+        ),
+        shown=("x", "y", "z", "yaw", "vx", "vy", "vz", "yaw_rate"),
+        zero_when_stopped=("vx", "vy", "vz"),
+        parameter_names=(
+            *("max_vx", "max_vy", "max_vz", "max_yaw_rate", "lag", "clearance"),
+            *("wind_x", "wind_y", "wind_z", "gust_keep", "gust_new"),
+        ),
         parameters=parameters,
         advance=advance,
-        advance_many=advance_many,
+        side_by_side=SideBySide(go=_fly, stand=_climb, is_clear=_is_clear, drift=_blow, noise_rows=6),
         is_ground_bound=False,
-        needs_tick=lambda parameters: bool((parameters[_GUST_NEW] > 0.0).any()),
+        needs_tick=lambda parameters: bool((parameters["gust_new"] > 0.0).any()),
     )
 
     def body(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:

@@ -14,18 +14,20 @@ In kinematic mode v is v_t at once. v and ω on the second line are the new ones
 from typing import Any
 
 from microsim.engine.calls import Scene
+from microsim.engine.columns import Column, column_in
 from microsim.engine.command_timeout import expire, timeout_ticks
 from microsim.engine.compiled import kernel
-from microsim.engine.components import COMMON_ROWS, CONTACTS, YAW, YAW_RATE, Airflow, RobotModel, X, Y, Z
+from microsim.engine.components import COMMON, Airflow, RobotModel
 from microsim.engine.exact import sincos
 from microsim.engine.geometry import Array
-from microsim.robots.drone import Keys
-from microsim.robots.rover import Dynamics, V, WheelJoints, travel
+from microsim.robots.rover import Dynamics, WheelJoints, travel
 
-# rows of the state after the common ones: V as a rover has it, then
-COMMAND_AGE = COMMON_ROWS + 1  # ticks since the last command
-LEFT_WHEEL, RIGHT_WHEEL = COMMON_ROWS + 2, COMMON_ROWS + 3  # [rad] angles of the wheels of either side
-ROWS = COMMON_ROWS + 4
+OWN = (
+    "v",  # [m/s] forward, as of a rover
+    "command_age",  # ticks since the last command
+    *("left_wheel", "right_wheel"),  # [rad] angles of the wheels of either side
+)
+_robot_in = column_in((*COMMON, *OWN))
 
 JOINTS = (
     "base_to_front_left_wheel",
@@ -34,11 +36,7 @@ JOINTS = (
     "base_to_rear_right_wheel",
 )  # of urdf/rover.urdf.xacro
 
-# rows of the parameters
-_MAX_V, _MAX_OMEGA, _TIMEOUT, _IS_DYNAMIC, _RESPONSE = range(5)
-_MASS, _DRAG, _MAX_ACCELERATION, _INERTIA, _TURN_DRAG, _MAX_TURN_ACCELERATION = range(5, 11)
-_WHEEL_RADIUS, _TRACK = 11, 12
-_JOINT_RADIUS, _JOINT_TRACK = range(2)  # of the settings of `joint_values`
+_joint_settings_in = column_in(("radius", "track"))
 
 
 def parameters(settings: Any, wind: Airflow, dt: float) -> tuple[float, ...]:
@@ -74,17 +72,15 @@ def respond(value: float, target: float, mass: float, response: float, drag: flo
 
 
 @kernel
-def _speeds(state: Array, command: Array, parameters: Array, i: int, dt: float) -> tuple[float, float]:
+def _speeds(robot: Column, command: Column, parameters: Column, dt: float) -> tuple[float, float]:
     """v and ω of this tick; the command grows a tick older."""
-    expire(state, command, i, COMMAND_AGE, parameters[_TIMEOUT, i])
-    max_v, max_omega, response = parameters[_MAX_V, i], parameters[_MAX_OMEGA, i], parameters[_RESPONSE, i]
-    v = min(max(command[0, i], -max_v), max_v)
-    omega = min(max(command[1, i], -max_omega), max_omega)
-    if parameters[_IS_DYNAMIC, i] > 0.0:
-        mass, drag, limit = parameters[_MASS, i], parameters[_DRAG, i], parameters[_MAX_ACCELERATION, i]
-        v = respond(state[V, i], v, mass, response, drag, limit, dt)
-        mass, drag, limit = parameters[_INERTIA, i], parameters[_TURN_DRAG, i], parameters[_MAX_TURN_ACCELERATION, i]
-        omega = respond(state[YAW_RATE, i], omega, mass, response, drag, limit, dt)
+    expire(robot, command, parameters.timeout)
+    p = parameters
+    v = min(max(command.v, -p.max_v), p.max_v)
+    omega = min(max(command.omega, -p.max_omega), p.max_omega)
+    if p.is_dynamic > 0.0:
+        v = respond(robot.v, v, p.mass, p.response, p.drag, p.max_acceleration, dt)
+        omega = respond(robot.yaw_rate, omega, p.inertia, p.response, p.turn_drag, p.max_turn_acceleration, dt)
     return v, omega
 
 
@@ -96,15 +92,13 @@ def _side_speeds(v: float, omega: float, radius: float, track: float) -> tuple[f
 
 
 @kernel
-def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int) -> None:
-    for i in range(state.shape[1]):
-        for _ in range(ticks):
-            v, omega = _speeds(state, command, parameters, i, scene.dt)
-            sine, cosine = sincos(state[YAW, i] + 0.5 * omega * scene.dt)
-            travel(state, i, v, omega, sine, cosine, scene)
-            left, right = _side_speeds(state[V, i], omega, parameters[_WHEEL_RADIUS, i], parameters[_TRACK, i])
-            state[LEFT_WHEEL, i] += left * scene.dt
-            state[RIGHT_WHEEL, i] += right * scene.dt
+def advance(robot: Column, command: Column, parameters: Column, key: int, scene: Scene, tick: int) -> None:
+    v, omega = _speeds(robot, command, parameters, scene.dt)
+    sine, cosine = sincos(robot.yaw + 0.5 * omega * scene.dt)
+    travel(robot, v, omega, sine, cosine, scene)
+    left, right = _side_speeds(robot.v, omega, parameters.wheel_radius, parameters.track)
+    robot.left_wheel += left * scene.dt
+    robot.right_wheel += right * scene.dt
 
 
 @kernel
@@ -112,9 +106,10 @@ def joint_values(
     settings: Array, state: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array
 ) -> None:
     """Positions, then speeds of JOINTS."""
-    left, right = _side_speeds(state[V], state[YAW_RATE], settings[_JOINT_RADIUS], settings[_JOINT_TRACK])
+    robot, wheels = _robot_in(state), _joint_settings_in(settings)
+    left, right = _side_speeds(robot.v, robot.yaw_rate, wheels.radius, wheels.track)
     for wheel in range(2):
-        reading[2 * wheel], reading[2 * wheel + 1] = state[LEFT_WHEEL], state[RIGHT_WHEEL]
+        reading[2 * wheel], reading[2 * wheel + 1] = robot.left_wheel, robot.right_wheel
         reading[4 + 2 * wheel], reading[5 + 2 * wheel] = left, right
 
 
@@ -122,15 +117,20 @@ DYNAMIC = RobotModel(
     name="dynamic_rover",
     inputs=("v", "omega"),
     twist_fields=("linear.x", "angular.z"),
-    rows=ROWS,
-    state={"x": X, "y": Y, "z": Z, "yaw": YAW, "v": V, "omega": YAW_RATE, "contacts": CONTACTS},
+    own=OWN,
+    shown={"x": "x", "y": "y", "z": "z", "yaw": "yaw", "v": "v", "omega": "yaw_rate"},
+    parameter_names=(
+        *("max_v", "max_omega", "timeout", "is_dynamic", "response"),
+        *("mass", "drag", "max_acceleration", "inertia", "turn_drag", "max_turn_acceleration"),
+        *("wheel_radius", "track"),
+    ),
     parameters=parameters,
     advance=advance,
     is_ground_bound=True,
-    minds_cells=True,
-    zero_when_held=(V,),
-    kept_when_held=(LEFT_WHEEL, RIGHT_WHEEL),
-    command_age=COMMAND_AGE,
+    stops_at_cells=True,
+    zero_when_stopped=("v",),
+    kept_when_stopped=("left_wheel", "right_wheel"),
+    command_age="command_age",
     needs_tick=lambda parameters: False,
     joints=JOINTS,
     joint_kernel=joint_values,

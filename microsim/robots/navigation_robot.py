@@ -16,40 +16,21 @@ from typing_extensions import Self
 
 from microsim.documents.values import Finite, Switch, detail, fail
 from microsim.engine.calls import Scene
+from microsim.engine.columns import Column, column_in
 from microsim.engine.compiled import kernel
-from microsim.engine.components import (
-    ACCELERATION_X,
-    ACCELERATION_Y,
-    COMMON_ROWS,
-    CONTACTS,
-    HELD,
-    VELOCITY_X,
-    VELOCITY_Y,
-    YAW,
-    YAW_RATE,
-    Airflow,
-    RobotModel,
-    X,
-    Y,
-    Z,
-)
+from microsim.engine.components import COMMON, Airflow, RobotModel
 from microsim.engine.exact import sincos, wrap_angle
 from microsim.engine.geometry import Array, Grid, distance_to_occupied, ground_height
 from microsim.engine.speed_limits import towards
-from microsim.robots.drone import Keys
 from microsim.robots.robot import Look, Robot
 
-# rows of the state after the common ones
-V, ACCEL, ALPHA = COMMON_ROWS, COMMON_ROWS + 1, COMMON_ROWS + 2  # [m/s] [m/s^2] [rad/s^2]
-AHEAD = COMMON_ROWS + 3  # [m] free way in the direction of the command; inf when there is none or nobody looked
-TIMED_OUT = COMMON_ROWS + 4  # 1 where the command has run out
-COMMAND_AGE = COMMON_ROWS + 5  # ticks since the last command
-_ROWS = COMMON_ROWS + 6
-
-# rows of the parameters
-_MAX_V, _MAX_OMEGA, _IS_CLIPPED, _TIMEOUT, _SLOW, _STOP, _RADIUS, _MIN_TURN = range(8)
-_MAX_ACCEL, _MAX_JERK, _MAX_ALPHA, _MAX_ANGULAR_JERK = range(8, 12)
-OTHERS_AHEAD, OTHERS_ASTERN = 12, 13  # [m] free way to what moves, written by what moves it; inf: none
+OWN = (
+    *("v", "accel", "alpha"),  # [m/s] [m/s^2] [rad/s^2]
+    "ahead",  # [m] free way in the direction of the command; inf when there is none or nobody looked
+    "has_timed_out",  # 1 where the command has run out
+    "command_age",  # ticks since the last command
+)
+_robot_in = column_in((*COMMON, *OWN))
 
 _TOUCH_M = 1e-9  # by which a robot may overlap a cell that it only touches
 _RAYS = 16  # at most so many on either side of the middle
@@ -204,53 +185,51 @@ def braked_speed(left: float, decel: float, delay: float, slope: float, dt: floa
 
 @kernel
 def _speed_before_obstacles(
-    state: Array, parameters: Array, i: int, scene: Scene, v: float, sine: float, cosine: float
+    robot: Column, parameters: Column, scene: Scene, v: float, sine: float, cosine: float
 ) -> float:
     """The commanded speed, as far as what is in the way allows; notes the free way."""
-    state[AHEAD, i] = math.inf
-    slow, stop = parameters[_SLOW, i], parameters[_STOP, i]
+    robot.ahead = math.inf
+    slow, stop = parameters.slow, parameters.stop
     if slow <= 0.0 or v == 0.0:
         return v
     sign = 1.0 if v > 0.0 else -1.0
-    fastest = max(abs(v), abs(state[V, i]))
-    slope = parameters[_MAX_V, i] / (slow - stop)
-    decel, delay = _braking(fastest, parameters[_MAX_ACCEL, i], parameters[_MAX_JERK, i])
+    fastest = max(abs(v), abs(robot.v))
+    slope = parameters.max_v / (slow - stop)
+    decel, delay = _braking(fastest, parameters.max_accel, parameters.max_jerk)
     reach = max(slow, stop + fastest * (scene.dt + delay))
     if decel < math.inf and slope > 0.0:
         reach = max(reach, stop + fastest * (scene.dt + delay) + fastest * fastest / decel + decel / (slope * slope))
-    others = parameters[OTHERS_AHEAD, i] if v > 0.0 else parameters[OTHERS_ASTERN, i]
-    free = exact_way(scene, state[X, i], state[Y, i], sign * cosine, sign * sine, parameters[_RADIUS, i], reach)
+    others = parameters.others_ahead if v > 0.0 else parameters.others_astern
+    free = exact_way(scene, robot.x, robot.y, sign * cosine, sign * sine, parameters.radius, reach)
     ahead = min(free, others)
     if ahead > reach:
         return v
     if ahead <= slow:
-        state[AHEAD, i] = ahead
-    most = allowed_speed(ahead, parameters[_MAX_V, i], slow, stop, scene.dt)
+        robot.ahead = ahead
+    most = allowed_speed(ahead, parameters.max_v, slow, stop, scene.dt)
     if decel < math.inf and slope > 0.0:
         most = min(most, braked_speed(max(ahead - stop, 0.0), decel, delay, slope, scene.dt))
     return min(max(v, -most), most)
 
 
 @kernel
-def _free_step(state: Array, parameters: Array, i: int, scene: Scene, step: float, sine: float, cosine: float) -> float:
+def _free_step(robot: Column, parameters: Column, scene: Scene, step: float, sine: float, cosine: float) -> float:
     """How much of a step [m, negative: backward] the robot can go before it touches something."""
-    if parameters[_SLOW, i] <= 0.0 or step == 0.0:
+    if parameters.slow <= 0.0 or step == 0.0:
         return step
     sign = 1.0 if step > 0.0 else -1.0
-    others = parameters[OTHERS_AHEAD, i] if step > 0.0 else parameters[OTHERS_ASTERN, i]
-    free = exact_way(scene, state[X, i], state[Y, i], sign * cosine, sign * sine, parameters[_RADIUS, i], abs(step))
+    others = parameters.others_ahead if step > 0.0 else parameters.others_astern
+    free = exact_way(scene, robot.x, robot.y, sign * cosine, sign * sine, parameters.radius, abs(step))
     return sign * min(abs(step), free, others)
 
 
 @kernel
-def _turn(state: Array, parameters: Array, i: int, v: float, omega: float, dt: float) -> tuple[float, float]:
+def _turn(robot: Column, parameters: Column, v: float, omega: float, dt: float) -> tuple[float, float]:
     """Turning rate and its change in this tick. The radius of a curve is kept even where its limits would not."""
-    most = abs(v) / parameters[_MIN_TURN, i] if parameters[_MIN_TURN, i] > 0.0 else math.inf
+    most = abs(v) / parameters.min_turn if parameters.min_turn > 0.0 else math.inf
     omega = min(max(omega, -most), most)
-    before = state[YAW_RATE, i]
-    omega, alpha = towards(
-        before, state[ALPHA, i], omega, parameters[_MAX_ALPHA, i], parameters[_MAX_ANGULAR_JERK, i], dt
-    )
+    before = robot.yaw_rate
+    omega, alpha = towards(before, robot.alpha, omega, parameters.max_alpha, parameters.max_angular_jerk, dt)
     if abs(omega) > most:
         omega = min(max(omega, -most), most)
         alpha = (omega - before) / dt
@@ -258,42 +237,35 @@ def _turn(state: Array, parameters: Array, i: int, v: float, omega: float, dt: f
 
 
 @kernel
-def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int) -> None:
-    for i in range(state.shape[1]):
-        for _ in range(ticks):
-            _drive(state, command, parameters, i, scene)
-
-
-@kernel
-def _drive(state: Array, command: Array, parameters: Array, i: int, scene: Scene) -> None:
+def advance(robot: Column, command: Column, parameters: Column, key: int, scene: Scene, tick: int) -> None:
     dt = scene.dt
-    state[TIMED_OUT, i] = 1.0 if state[COMMAND_AGE, i] >= parameters[_TIMEOUT, i] else 0.0
-    state[COMMAND_AGE, i] += 1.0
+    robot.has_timed_out = 1.0 if robot.command_age >= parameters.timeout else 0.0
+    robot.command_age += 1.0
     v, omega = 0.0, 0.0
-    if state[TIMED_OUT, i] == 0.0:
-        v, omega = command[0, i], command[1, i]
-    if parameters[_IS_CLIPPED, i] > 0.0:
-        most_v, most_omega = parameters[_MAX_V, i], parameters[_MAX_OMEGA, i]
+    if robot.has_timed_out == 0.0:
+        v, omega = command.v, command.omega
+    if parameters.is_clipped > 0.0:
+        most_v, most_omega = parameters.max_v, parameters.max_omega
         v, omega = min(max(v, -most_v), most_v), min(max(omega, -most_omega), most_omega)
-    sine, cosine = sincos(state[YAW, i])
-    v = _speed_before_obstacles(state, parameters, i, scene, v, sine, cosine)
-    v, accel = towards(state[V, i], state[ACCEL, i], v, parameters[_MAX_ACCEL, i], parameters[_MAX_JERK, i], dt)
-    step = _free_step(state, parameters, i, scene, v * dt, sine, cosine)
+    sine, cosine = sincos(robot.yaw)
+    v = _speed_before_obstacles(robot, parameters, scene, v, sine, cosine)
+    v, accel = towards(robot.v, robot.accel, v, parameters.max_accel, parameters.max_jerk, dt)
+    step = _free_step(robot, parameters, scene, v * dt, sine, cosine)
     dx, dy = v * cosine * dt, v * sine * dt
     if step != v * dt:
         v, accel, dx, dy = 0.0, 0.0, step * cosine, step * sine
-        state[HELD, i] = 1.0
-    omega, alpha = _turn(state, parameters, i, v, omega, dt)
-    state[X, i] += dx
-    state[Y, i] += dy
-    state[YAW, i] = wrap_angle(state[YAW, i] + omega * dt)
-    sine, cosine = sincos(state[YAW, i])
+        robot.is_stopped = 1.0
+    omega, alpha = _turn(robot, parameters, v, omega, dt)
+    robot.x += dx
+    robot.y += dy
+    robot.yaw = wrap_angle(robot.yaw + omega * dt)
+    sine, cosine = sincos(robot.yaw)
     velocity_x, velocity_y = v * cosine, v * sine
-    state[ACCELERATION_X, i] = (velocity_x - state[VELOCITY_X, i]) / dt
-    state[ACCELERATION_Y, i] = (velocity_y - state[VELOCITY_Y, i]) / dt
-    state[VELOCITY_X, i], state[VELOCITY_Y, i], state[YAW_RATE, i] = velocity_x, velocity_y, omega
-    state[V, i], state[ACCEL, i], state[ALPHA, i] = v, accel, alpha
-    state[Z, i] = ground_height(scene.elevation, scene.cell, state[X, i] - scene.west, state[Y, i] - scene.south)
+    robot.acceleration_x = (velocity_x - robot.velocity_x) / dt
+    robot.acceleration_y = (velocity_y - robot.velocity_y) / dt
+    robot.velocity_x, robot.velocity_y, robot.yaw_rate = velocity_x, velocity_y, omega
+    robot.v, robot.accel, robot.alpha = v, accel, alpha
+    robot.z = ground_height(scene.elevation, scene.cell, robot.x - scene.west, robot.y - scene.south)
 
 
 @kernel
@@ -301,22 +273,28 @@ def exact_speeds(
     settings: Array, state: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array
 ) -> None:
     """Put the speeds into a reading of odometry as they are in the state, without the rounding of turned axes."""
-    reading[7], reading[8], reading[9] = state[V], 0.0, 0.0
-    reading[10], reading[11], reading[12] = 0.0, 0.0, state[YAW_RATE]
+    robot = _robot_in(state)
+    reading[7], reading[8], reading[9] = robot.v, 0.0, 0.0
+    reading[10], reading[11], reading[12] = 0.0, 0.0, robot.yaw_rate
 
 
 NAVIGATION = RobotModel(
     name="navigation_robot",
     inputs=("v", "omega"),
     twist_fields=("linear.x", "angular.z"),
-    rows=_ROWS,
-    state={"x": X, "y": Y, "z": Z, "yaw": YAW, "v": V, "omega": YAW_RATE, "contacts": CONTACTS},
+    own=OWN,
+    shown={"x": "x", "y": "y", "z": "z", "yaw": "yaw", "v": "v", "omega": "yaw_rate"},
+    parameter_names=(
+        *("max_v", "max_omega", "is_clipped", "timeout", "slow", "stop", "radius", "min_turn"),
+        *("max_accel", "max_jerk", "max_alpha", "max_angular_jerk"),
+        *("others_ahead", "others_astern"),  # [m] free way to what moves, written by what moves it; inf: none
+    ),
     parameters=parameters,
     advance=advance,
     is_ground_bound=True,
-    minds_cells=True,
-    zero_when_held=(V, ACCEL, ALPHA),
-    command_age=COMMAND_AGE,
+    stops_at_cells=True,
+    zero_when_stopped=("v", "accel", "alpha"),
+    command_age="command_age",
     needs_tick=lambda parameters: False,
 )
 

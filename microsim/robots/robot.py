@@ -28,13 +28,13 @@ from pydantic_core import InitErrorDetails
 
 from microsim.documents.values import Angle, Finite, Metres, Model, Switch, detail, fail, show, under, unknown
 from microsim.engine.components import RobotModel
-from microsim.engine.motion import Motion, X, Y
+from microsim.engine.motion import Motion, motion_in
 from microsim.errors import PluginError, did_you_mean, there_are
 from microsim.plugin_errors import plugin_error
 from microsim.registry import Registry, is_subclass
 from microsim.sensors import SENSORS
 from microsim.sensors.plugin import plugin_block
-from microsim.sensors.sensor import Mount, MountedSensor, Sensor, SensorBlock
+from microsim.sensors.sensor import Mount, MountedSensor, PythonSensor, Sensor, SensorBlock
 
 if TYPE_CHECKING:
     from microsim.render.robot_models import Part
@@ -115,7 +115,8 @@ class SplatFile(Model):
     """Gaussians that are a robot's own; `splats: FILE` is short for `splats: {file: FILE}`."""
 
     file: str = Field(
-        min_length=1, description="3DGS .ply, .splat or .spz: x ahead, z up, origin on the ground below its centre."
+        min_length=1,
+        description="3DGS .ply, .splat, .spz or .sog: x ahead, z up, origin on the ground below its centre.",
     )
     shadow: Switch = Field(True, description="Whether it casts a shadow in splat images.")
     sha256: str | None = Field(
@@ -153,7 +154,7 @@ class Robot(Model):
     wind_parameter: ClassVar[bool] = False  # the node has a parameter <robot>.wind_world_xyz
     absent_when_null: ClassVar[tuple[str, ...]] = ()  # younger keys, which scenarios written out before did not have
     class_id: ClassVar[str] = ""  # what a detector calls it; default: its model
-    key_that_starts: ClassVar[str] = ""  # where it is written, no world bundle says where the robot starts
+    start_key: ClassVar[str] = ""  # where it is written, no world bundle says where the robot starts
     is_watched: ClassVar[bool] = False  # /sim/status reports its state
     is_vehicle: ClassVar[bool] = False  # a world bundle's vehicle, sensors and timeouts are meant for it
     names: ClassVar[tuple[str, ...]] = ()  # robots of these names are of this model, where a scenario does not say
@@ -210,7 +211,7 @@ class Robot(Model):
     @property
     def follows_path(self) -> bool:
         """Whether its own settings say where it is: it cannot be put elsewhere."""
-        return bool(self.key_that_starts and getattr(self, self.key_that_starts))
+        return bool(self.start_key and getattr(self, self.start_key))
 
     @property
     def engine_name(self) -> str:
@@ -223,7 +224,7 @@ class Robot(Model):
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = handler(self)
-        absent = (*self.absent_when_null, *(name for name, sensor in SENSORS.built_in.items() if sensor.is_younger))
+        absent = (*self.absent_when_null, *(name for name, sensor in SENSORS.built_in.items() if sensor.omit_if_null))
         return {key: value for key, value in data.items() if value is not None or key not in absent}
 
     @classmethod
@@ -302,7 +303,8 @@ class Robot(Model):
 
     def ground_points(self, motion: Motion) -> tuple[Any, Any]:
         """x and y in the map of its reference point, then of where it touches the ground."""
-        return np.array([motion[X]]), np.array([motion[Y]])
+        seen = motion_in(motion)
+        return np.array([seen.x]), np.array([seen.y])
 
     def frame(self, robot: str, link: str) -> str:
         """The frame of one of its links."""
@@ -340,9 +342,9 @@ def _further_sensor(block: Any, info: ValidationInfo) -> SensorBlock:
     if sensor is None or not sensor.is_common:
         choices = [*COMMON_SENSORS, *SENSORS.plugin_names(folders)]
         fail([detail(unknown("sensor type", kind, choices), "type", found=kind)])
-    if sensor.settings is not None:
-        return _with_type(sensor).model_validate(block)
-    return plugin_block(sensor, block)
+    if isinstance(sensor, PythonSensor):
+        return plugin_block(sensor, block)
+    return _with_type(sensor).model_validate(block)
 
 
 def _fail_on_typo(block: Mapping[Any, Any], key: str, choices: Iterable[str]) -> None:

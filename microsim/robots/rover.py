@@ -4,48 +4,26 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
 from pydantic import Field, field_validator
 from pydantic_core import InitErrorDetails
 
 from microsim.documents.values import Angle, Finite, Metres, Model, Switch, detail, show
-from microsim.engine.calls import BLOCK, FARTHEST, TRACE_ROWS, Scene, room
-from microsim.engine.column_blocks import note_distance, put_back, take, take_parameters
+from microsim.engine.calls import Scene
+from microsim.engine.columns import Column
 from microsim.engine.compiled import inlined, kernel
-from microsim.engine.components import (
-    COMMON_ROWS,
-    CONTACTS,
-    HELD,
-    ROLL,
-    VELOCITY_X,
-    VELOCITY_Y,
-    VELOCITY_Z,
-    YAW,
-    YAW_RATE,
-    Airflow,
-    RobotModel,
-    X,
-    Y,
-    Z,
-)
+from microsim.engine.components import Airflow, RobotModel, SideBySide
 from microsim.engine.exact import sincos, wrap_angle
-from microsim.engine.geometry import Array, Grid, distance_to_occupied, ground_height, is_free
-from microsim.robots.drone import Keys, accelerate, approach, lag_factor
+from microsim.engine.geometry import Grid, distance_to_occupied, ground_height, is_free
+from microsim.engine.robot_loops import accelerate
+from microsim.robots.drone import approach, lag_factor
 from microsim.robots.robot import Limit, Look, Pose, Robot, Start, TimeConstant
 from microsim.sensors.camera import LOOKING_FORWARD
 from microsim.sensors.joint_states import JointStates
 from microsim.sensors.range import Range
 from microsim.sensors.sensor import Mount
 
-# rows of the state after the common ones
-V = COMMON_ROWS  # [m/s] forward
-
-_ROWS = COMMON_ROWS + 1
-
 CONTACT_GAP_M = 1e-3  # how far from an occupied cell a stopped rover stands
 _SLACK_M = 1e-6  # far above what rounding can move a rover by, far below a cell
-
-_MAX_V, _MAX_OMEGA, _LAG = range(3)
 
 
 def parameters(settings: Any, wind: Airflow, dt: float) -> tuple[float, ...]:
@@ -65,56 +43,53 @@ def free_length(scene: Scene, x: float, y: float, dx: float, dy: float, length: 
 
 
 @inlined
-def _pull(state: Array, command: Array, parameters: Array, i: int) -> tuple[float, float]:
+def _pull(robot: Column, command: Column, parameters: Column) -> tuple[float, float]:
     """(v, omega) as they become in this tick."""
-    lag = parameters[_LAG, i]
-    v = approach(state[V, i], command[0, i], parameters[_MAX_V, i], lag)
-    return v, approach(state[YAW_RATE, i], command[1, i], parameters[_MAX_OMEGA, i], lag)
+    v = approach(robot.v, command.v, parameters.max_v, parameters.lag)
+    return v, approach(robot.yaw_rate, command.omega, parameters.max_omega, parameters.lag)
 
 
 @inlined
-def _go(
-    state: Array, i: int, x: float, y: float, velocity_x: float, velocity_y: float, omega: float, dt: float
-) -> None:
-    state[X, i], state[Y, i] = x, y
-    state[YAW, i] = wrap_angle(state[YAW, i] + omega * dt)
-    state[VELOCITY_X, i], state[VELOCITY_Y, i], state[YAW_RATE, i] = velocity_x, velocity_y, omega
+def _go(robot: Column, x: float, y: float, velocity_x: float, velocity_y: float, omega: float, dt: float) -> None:
+    robot.x, robot.y = x, y
+    robot.yaw = wrap_angle(robot.yaw + omega * dt)
+    robot.velocity_x, robot.velocity_y, robot.yaw_rate = velocity_x, velocity_y, omega
 
 
 @inlined
-def _stand(state: Array, i: int, ground: float, dt: float) -> None:
-    state[VELOCITY_Z, i], state[Z, i] = (ground - state[Z, i]) / dt, ground
+def _stand(robot: Column, command: Column, parameters: Column, ground: float, dt: float) -> None:
+    robot.velocity_z, robot.z = (ground - robot.z) / dt, ground
 
 
 @inlined
-def _drive_freely(state: Array, command: Array, parameters: Array, i: int, dt: float) -> None:
+def _drive_freely(robot: Column, command: Column, parameters: Column, dt: float) -> None:
     """One tick where nothing can be in the way."""
-    v, omega = _pull(state, command, parameters, i)
-    sine, cosine = sincos(state[YAW, i])
-    state[V, i] = v
-    _go(state, i, state[X, i] + cosine * v * dt, state[Y, i] + sine * v * dt, cosine * v, sine * v, omega, dt)
+    v, omega = _pull(robot, command, parameters)
+    sine, cosine = sincos(robot.yaw)
+    robot.v = v
+    _go(robot, robot.x + cosine * v * dt, robot.y + sine * v * dt, cosine * v, sine * v, omega, dt)
 
 
 @kernel
-def travel(state: Array, i: int, v: float, omega: float, sine: float, cosine: float, scene: Scene) -> None:
-    """Column i drives at v along (cosine, sine) for a tick, over the ground and no farther than to an occupied cell."""
-    x, y, dt = state[X, i], state[Y, i], scene.dt
-    before_x, before_y, before_z = state[VELOCITY_X, i], state[VELOCITY_Y, i], state[VELOCITY_Z, i]
+def travel(robot: Column, v: float, omega: float, sine: float, cosine: float, scene: Scene) -> None:
+    """It drives at v along (cosine, sine) for a tick, over the ground and no farther than to an occupied cell."""
+    x, y, dt = robot.x, robot.y, scene.dt
+    before_x, before_y, before_z = robot.velocity_x, robot.velocity_y, robot.velocity_z
     wanted_x, wanted_y = x + cosine * v * dt, y + sine * v * dt
     length = abs(v * dt)
     sign = 1.0 if v >= 0.0 else -1.0
     free = free_length(scene, x, y, sign * cosine, sign * sine, length)
     if free < length or not is_free(scene.footing, scene.cell, wanted_x - scene.west, wanted_y - scene.south):
         new_x, new_y = x + sign * cosine * free, y + sign * sine * free
-        state[V, i] = 0.0
-        state[HELD, i] = 1.0
-        _go(state, i, new_x, new_y, (new_x - x) / dt, (new_y - y) / dt, omega, dt)
+        robot.v = 0.0
+        robot.is_stopped = 1.0
+        _go(robot, new_x, new_y, (new_x - x) / dt, (new_y - y) / dt, omega, dt)
     else:
-        state[V, i] = v
-        _go(state, i, wanted_x, wanted_y, cosine * v, sine * v, omega, dt)
-    ground = ground_height(scene.elevation, scene.cell, state[X, i] - scene.west, state[Y, i] - scene.south)
-    _stand(state, i, ground, dt)
-    accelerate(state, i, before_x, before_y, before_z, dt)
+        robot.v = v
+        _go(robot, wanted_x, wanted_y, cosine * v, sine * v, omega, dt)
+    ground = ground_height(scene.elevation, scene.cell, robot.x - scene.west, robot.y - scene.south)
+    robot.velocity_z, robot.z = (ground - robot.z) / dt, ground
+    accelerate(robot, before_x, before_y, before_z, dt)
 
 
 @inlined
@@ -130,79 +105,39 @@ def _is_far_from_walls(clearance: Grid, cell: float, x: float, y: float, reach: 
     return is_on_map & (reach + CONTACT_GAP_M + _SLACK_M < (float(clearance[j, i]) - 1.0 + border) * cell)
 
 
-@kernel
-def _drive(state: Array, command: Array, parameters: Array, i: int, scene: Scene) -> None:
-    v, omega = _pull(state, command, parameters, i)
-    sine, cosine = sincos(state[YAW, i])
-    travel(state, i, v, omega, sine, cosine, scene)
+@inlined
+def _is_clear(robot: Column, command: Column, parameters: Column, scene: Scene, ticks: int) -> bool:
+    """Whether no wall is in reach; its speed never leaves the span between that of now and the commanded one."""
+    speed = max(abs(robot.v), min(abs(command.v), parameters.max_v))
+    x, y = robot.x - scene.west, robot.y - scene.south
+    return _is_far_from_walls(scene.footing, scene.cell, x, y, speed * scene.dt * ticks)
+
+
+@inlined
+def _drift(robot: Column, parameters: Column, key: int, tick: int) -> None:
+    """Nothing here is random."""
 
 
 @kernel
-def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int) -> None:
-    for i in range(state.shape[1]):
-        for _ in range(ticks):
-            _drive(state, command, parameters, i, scene)
-
-
-@kernel
-def advance_many(
-    state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int, trace: Array
-) -> None:
-    """Those far from walls for all these ticks go side by side, the others one by one."""
-    elevation, cell, west, south, dt = scene.elevation, scene.cell, scene.west, scene.south, scene.dt
-    s, c, p, ground = np.empty((_ROWS, BLOCK)), np.empty((2, BLOCK)), np.empty((3, BLOCK)), np.empty(BLOCK)
-    t, before, is_far = np.empty((TRACE_ROWS, BLOCK)), np.empty((VELOCITY_Z + 1, BLOCK)), room(BLOCK)
-    ground[:] = elevation[0, 0]  # all there is of a level map
-    for begin in range(0, state.shape[1], BLOCK):
-        count = min(BLOCK, state.shape[1] - begin)
-        take(s, state, begin, count, 0, ROLL)  # it never leans: rows from there on to the model's own stay 0
-        take(s, state, begin, count, COMMON_ROWS, _ROWS)
-        take(c, command, begin, count, 0, 2)
-        take(t, trace, begin, count, 0, TRACE_ROWS)
-        if begin == 0 or parameters.strides[1] != 0:  # else all robots have the same
-            take_parameters(p, parameters, begin, count)
-        for i in range(count):
-            speed = max(abs(s[V, i]), min(abs(c[0, i]), p[_MAX_V, i]))  # it never leaves the span between the two
-            x, y = s[X, i] - west, s[Y, i] - south
-            is_far[i] = 1.0 if _is_far_from_walls(scene.footing, cell, x, y, speed * dt * ticks) else 0.0
-        for left in range(ticks - 1, -1, -1):
-            if left == 0:
-                take(before, s, 0, count, VELOCITY_X, VELOCITY_Z + 1)
-            for i in range(count):
-                _drive_freely(s, c, p, i, dt)
-            if elevation.size > 1:
-                for i in range(count):
-                    ground[i] = ground_height(elevation, cell, s[X, i] - west, s[Y, i] - south)
-            for i in range(count):
-                _stand(s, i, ground[i], dt)
-                note_distance(s, i, t, i)
-        for i in range(count):
-            accelerate(s, i, before[VELOCITY_X, i], before[VELOCITY_Y, i], before[VELOCITY_Z, i], dt)
-        for i in range(count):
-            k = begin + i
-            if is_far[i] == 0.0:
-                for _ in range(ticks):
-                    _drive(state, command, parameters, k, scene)
-                    note_distance(state, k, t, i)
-                for row in range(_ROWS):
-                    s[row, i] = state[row, k]
-        put_back(s, state, begin, count, 0, ROLL)
-        put_back(s, state, begin, count, COMMON_ROWS, _ROWS)
-        put_back(t, trace, begin, count, FARTHEST, TRACE_ROWS)
+def advance(robot: Column, command: Column, parameters: Column, key: int, scene: Scene, tick: int) -> None:
+    v, omega = _pull(robot, command, parameters)
+    sine, cosine = sincos(robot.yaw)
+    travel(robot, v, omega, sine, cosine, scene)
 
 
 KINEMATIC = RobotModel(
     name="rover",
     inputs=("v", "omega"),
     twist_fields=("linear.x", "angular.z"),
-    rows=_ROWS,
-    state={"x": X, "y": Y, "z": Z, "yaw": YAW, "v": V, "omega": YAW_RATE, "contacts": CONTACTS},
+    own=("v",),  # [m/s] forward
+    shown={"x": "x", "y": "y", "z": "z", "yaw": "yaw", "v": "v", "omega": "yaw_rate"},
+    parameter_names=("max_v", "max_omega", "lag"),
     parameters=parameters,
     advance=advance,
-    advance_many=advance_many,
+    side_by_side=SideBySide(go=_drive_freely, stand=_stand, is_clear=_is_clear, drift=_drift),
     is_ground_bound=True,
-    minds_cells=True,
-    zero_when_held=(V,),
+    stops_at_cells=True,
+    zero_when_stopped=("v",),
     needs_tick=lambda parameters: False,
 )
 

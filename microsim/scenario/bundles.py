@@ -149,7 +149,7 @@ def _robots(robots: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
         if not isinstance(given, Mapping):
             finished[name] = block
             continue
-        is_placed = kind is not None and given.get(kind.key_that_starts)
+        is_placed = kind is not None and given.get(kind.start_key)
         defaults: dict[str, Any] = {} if is_placed else {"start": {"map_pose": _start(kind, bundle, place)}}
         if kind is not None and kind.is_vehicle:
             defaults |= _vehicle(bundle)
@@ -292,9 +292,9 @@ def hash_of_splats(path: Path) -> str:
 
 @lru_cache(64)  # scenarios are checked over and over
 def _checked(path: Path, size: int, changed_ns: int) -> str:
-    from microsim.bundle.capture.similarity import UNCHANGED
-    from microsim.bundle.capture.splat_import import drawable
-    from microsim.bundle.capture.splat_sources import SPLAT_SUFFIXES, open_splats
+    from microsim.bundle.similarity import UNCHANGED
+    from microsim.bundle.splat_import import drawable
+    from microsim.bundle.splat_sources import SPLAT_SUFFIXES, open_splats
 
     if path.suffix not in SPLAT_SUFFIXES:
         raise UsageError(f"{path}: expected a file {', '.join(SPLAT_SUFFIXES[:-1])} or {SPLAT_SUFFIXES[-1]}")
@@ -317,7 +317,7 @@ def own_splats(robot: Robot) -> OwnSplats | None:
 
 def _rows(path: Path, expected: str | None) -> tuple[npt.NDArray[np.float32], int]:
     """As `render.splat.activation` takes them, with the degree of their harmonics."""
-    from microsim.bundle.capture.splat_sources import open_splats
+    from microsim.bundle.splat_sources import open_splats
 
     try:
         found = hash_of_splats(path)

@@ -21,7 +21,6 @@ from microsim.errors import UsageError, did_you_mean
 from microsim.faults import FAULTS, NODE, RADIO, FaultKind
 from microsim.messages.inputs import INPUTS
 from microsim.robots.robot import Robot, sensor_of
-from microsim.sensors.sensor import default_form
 
 if TYPE_CHECKING:
     from microsim.scenario.models import Scenario
@@ -112,7 +111,7 @@ class Fault(Model):
             raise ValueError(f"a {kind.name} needs `offset_m`, as in {kind.example}")
         if not kind.takes_offset and any(self.offset_m):
             raise ValueError(f"offset_m belongs to a jump, not to {self.kind}")
-        if (kind.effect == "blackout") != (self.target == RADIO):
+        if (kind.of == "radio") != (self.target == RADIO):
             raise ValueError("a blackout applies to the radio alone, and is its only fault: radio:blackout@3s-5s")
         if (kind.of == "messages") != self.target.startswith("/"):
             raise ValueError(f"{kind.name} and {self.target} do not fit: {_FITTING[kind.of]}, as in {_example(kind)}")
@@ -219,7 +218,7 @@ def _targets(scenario: Scenario, kind: FaultKind) -> list[str]:
 def robot_topics(scenario: Scenario) -> Iterator[str]:
     """Topics of sensors, and those that robots take."""
     for robot, name, block, sensor in scenario.all_sensors:
-        for form in sensor.messages or (default_form(sensor),):
+        for form in sensor.messages:
             if form.applies(block):
                 yield sensor.topic(form, robot, name)
     kinds = INPUTS.all(scenario.plugins)

@@ -1,4 +1,4 @@
-"""Gates of a lockstep run: where simulated time stops until nodes have replied. `microsim.ros2.lockstep` waits."""
+"""Gates of a lockstep run: where simulated time stops until nodes have replied. The ROS 2 part waits."""
 
 from __future__ import annotations
 

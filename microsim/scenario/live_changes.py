@@ -29,7 +29,7 @@ _FIXED: dict[str, Callable[[Scenario], Any]] = {  # mappings are compared where 
     "odometry drift": lambda scenario: {
         (robot, name): getattr(block, "drift", None)
         for robot, name, block, sensor in scenario.all_sensors
-        if sensor.track is not None
+        if sensor.tracker is not None
     },
 }
 

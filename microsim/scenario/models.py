@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import import_module  # of pictures for notebooks, which are made above this
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -16,6 +15,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
+from microsim.display import display
 from microsim.documents.values import (
     Count,
     Finite,
@@ -124,7 +124,7 @@ class Scenario(Model):
         return f"<Scenario {self.name!r}, seed {self.seed}: {', '.join(robots) or 'no robots'}>"
 
     def _repr_html_(self) -> str:
-        return str(import_module("microsim.view.notebook").html_of(self))
+        return display().html_of(self)
 
     name: Annotated[str, Field(strict=True, min_length=1, max_length=MAX_NAME)] = Field(
         "unnamed", description="Its name. Without this key, a file's scenario has the name of the file."

@@ -56,6 +56,11 @@ class Layout:
     def follows_seed(self) -> bool:
         return any(isinstance(each, Entry) and each.seed is None for some in self.written.values() for each in some)
 
+    @property
+    def generators(self) -> set[str]:
+        """Their names."""
+        return {str(each.block["plugin"]) for some in self.written.values() for each in some if isinstance(each, Entry)}
+
     def is_made_of(self, scenario: Scenario) -> bool:
         """Whether nothing was spawned, moved or deleted since."""
         return all(getattr(scenario, key) == made for key, made in self.made.items())

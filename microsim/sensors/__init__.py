@@ -7,7 +7,7 @@ SENSORS: Registry[Sensor] = Registry(
     "SENSOR",
     "microsim.sensors",
     "microsim.sensors",
-    "Sensor(...)",
+    "PythonSensor(...), KernelSensor(...) or Instrument(...)",
     lambda part: isinstance(part, Sensor),
     order=lambda part: part.position,
 )

@@ -17,11 +17,16 @@ from microsim.sensors.sensor import MessageForm, SensorContext
 
 NS_PER_S = 1_000_000_000
 _JPEG_QUALITY = 90
-_NORMAL_BYTES = 12
-CHANNELS = {"image": 3, "depth": 4, "segmentation": 3, "instances": 2}  # bytes of a pixel in a reading, in this order
-_NUMBERS = {"depth": np.float32, "instances": np.uint16}  # of which a pixel is one
+CHANNELS = {
+    "image": 3,
+    "depth": 4,
+    "segmentation": 3,
+    "instances": 2,
+    "normals": 12,
+}  # bytes of a pixel in a reading, in this order
+_NUMBERS = {"depth": np.float32, "instances": np.uint16, "normals": np.float32}  # of which a pixel is one, or three
 ON_REQUEST = ("depth", "segmentation", "instances", "boxes", "normals")  # keys of `render`
-_MADE_FROM = {"boxes": "instances", "normals": "depth"}
+_MADE_FROM = {"boxes": "instances"}
 
 
 def channels(block: Any) -> list[str]:
@@ -36,7 +41,8 @@ def images_in(block: Any, readings: Any, xp: Any) -> dict[str, Any]:
     for kind in kinds:
         part, start = readings[..., start : start + CHANNELS[kind]], start + CHANNELS[kind]
         if kind in _NUMBERS:
-            part = (part if xp is np else xp.ascontiguousarray(part)).view(_NUMBERS[kind])[..., 0]
+            part = (part if xp is np else xp.ascontiguousarray(part)).view(_NUMBERS[kind])
+            part = part if kind == "normals" else part[..., 0]
         found[kind] = part
     return found
 
@@ -70,8 +76,8 @@ def _image_prototype(context: SensorContext) -> Any:
 def _image_encoder(kind: str, encoding: str) -> Callable[[SensorContext], Callable[[int, Any], bytes]]:
     def make(context: SensorContext) -> Callable[[int, Any], bytes]:
         block = context.settings
-        part = _normals(block) if kind == "normals" else _part(block, kind)
-        message = _image_message(context, encoding, CHANNELS.get(kind, _NORMAL_BYTES))
+        part = _part(block, kind)
+        message = _image_message(context, encoding, CHANNELS[kind])
         template = RawTemplate("sensor_msgs/msg/Image", message, "data")
         return lambda stamp_ns, reading: template.encode(divmod(stamp_ns, NS_PER_S), part(reading).data.cast("B"))
 
@@ -82,13 +88,6 @@ def _boxes_encoder(context: SensorContext) -> Callable[[int, Any], bytes]:
     from microsim.sensors._camera_truth import boxes_encoder
 
     return boxes_encoder(context, _part(context.settings, "instances"))
-
-
-def _normals(block: Any) -> Callable[[Any], Any]:
-    from microsim.sensors._camera_truth import normals
-
-    part, rays = _part(block, "depth"), block.model.rays()
-    return lambda reading: normals(part(reading), rays)
 
 
 def _compressed_encoder(context: SensorContext) -> Callable[[int, Any], bytes]:

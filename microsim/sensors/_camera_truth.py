@@ -1,77 +1,111 @@
-"""Ground truth of a camera: the instances in its image, as masks and boxes, and the normals of what it sees."""
+"""Ground truth of a camera: depth, classes, normals, and the instances in its image, as masks and boxes."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from microsim.engine import exact
 from microsim.engine.compiled import kernel
-from microsim.engine.geometry import Array, Vector
-from microsim.engine.motion import Rotation
+from microsim.engine.geometry import Array
 from microsim.engine.world import FIRST_OBJECT, Shape
 from microsim.messages.encoders import header
 from microsim.messages.types import encode, new
 from microsim.render.drawing import Image, Instances, coloured
-from microsim.render.palette_camera import CameraModel
-from microsim.render.robot_models import OWNER
-from microsim.render.segmentation import SEGMENT_COLOURS, VOLUME_NUMBERS, Labels, Segmenter
+from microsim.render.palette_camera import CameraModel, Renderer
+from microsim.render.segmentation import (
+    SEGMENT_COLOURS,
+    VOLUME_NUMBERS,
+    InstanceNumbers,
+    Labels,
+    Segmenter,
+    SplatSegmenter,
+)
 from microsim.render.splat.activation import Floats
+from microsim.render.splat.picture import Lens, Picture
+from microsim.sensors._camera_messages import channels
 from microsim.sensors.sensor import SensorContext
 
+Pose: TypeAlias = tuple[Any, Any]  # place [m] and rows of the rotation, in the map frame
+
 BOXES_TYPE = "vision_msgs/msg/Detection2DArray"
-_OBJECT_SLACK_M, _SPLATS_SLACK_M = 0.01, 0.1  # so much around a box still belongs to it
+_OBJECT_SLACK_M = 0.01  # so much around a box still belongs to it
 
 
 @dataclass(frozen=True)
-class CameraTruth:
-    """Labels the pixels of a camera; its strips are those of a rolling shutter, or one."""
+class PaletteTruth:
+    """Labels the pixels of a palette camera; its strips are those of a rolling shutter, or one."""
 
     strips: Sequence[Segmenter]
-    numbers: Instances  # of the other robots
-    objects: Array  # (n, 16) volumes of the bundle's objects
+    numbers: InstanceNumbers
 
-    def labels(
-        self, poses: Sequence[tuple[Vector, Rotation]], bodies: Array, parts: Array, depths: Floats | None = None
-    ) -> Labels:
-        """Of the whole image. bodies: of the other robots; depths: of the picture with its splats."""
-        drawn = set(parts[:, OWNER].tolist())
-        volumes = self._volumes(bodies, [k for k in range(bodies.shape[0]) if k not in drawn])
-        found, top = [], 0
-        for strip, pose in zip(self.strips, poses, strict=True):
-            seen = None if depths is None else depths[top : top + strip.height]
-            found.append(strip.labels(*pose, parts, self.numbers, volumes, seen))
-            top += strip.height
-        return found[0] if len(found) == 1 else Labels(*map(np.vstack, zip(*found, strict=True)))
-
-    def _volumes(self, bodies: Array, splats: list[int]) -> Array:
-        """Robots that are splats alone, then objects."""
-        rows = np.empty((len(splats), VOLUME_NUMBERS))
-        rows[:, :15], rows[:, 15] = bodies[splats], self.numbers[splats]
-        rows[:, 12:15] += _SPLATS_SLACK_M
-        return np.concatenate([rows, self.objects])
+    def labels(self, poses: Sequence[Pose], parts: Array) -> Labels:
+        """Of the whole image."""
+        of_strips = zip(self.strips, poses, strict=True)
+        return _stacked([strip.labels(*pose, parts, self.numbers) for strip, pose in of_strips])
 
     def show_obstacles(self, obstacles: Sequence[Shape]) -> None:
         for strip in self.strips:
             strip.show(obstacles)
 
 
-def camera_truth(context: SensorContext, models: Sequence[CameraModel]) -> CameraTruth:
+@dataclass(frozen=True)
+class SplatTruth:
+    """Labels the pixels of a splat camera, strip by strip as they were drawn."""
+
+    strips: Sequence[SplatSegmenter]
+    numbers: InstanceNumbers
+
+    def labels(self, poses: Sequence[Pose], parts: Array, pictures: Sequence[Picture]) -> Labels:
+        """Of the whole image."""
+        of_strips = zip(self.strips, poses, pictures, strict=True)
+        return _stacked([strip.labels(*pose, parts, self.numbers, picture) for strip, pose, picture in of_strips])
+
+
+def _stacked(found: Sequence[Labels]) -> Labels:
+    return found[0] if len(found) == 1 else Labels(*map(np.vstack, zip(*found, strict=True)))
+
+
+def palette_truth(context: SensorContext, models: Sequence[CameraModel]) -> PaletteTruth:
+    has_roads = context.bundle is not None
+    strips = [
+        _kept(context, model, partial(Segmenter, context.world, model, has_roads, has_normals(context)))
+        for model in models
+    ]
+    return PaletteTruth(strips, _numbers(context))
+
+
+def splat_truth(context: SensorContext, parts: Sequence[tuple[CameraModel, Lens, Renderer]]) -> SplatTruth:
+    """parts: the strips of the image, and what draws their things."""
+    strips = [
+        _kept(context, part[0], partial(SplatSegmenter, context.world, *part, has_normals(context))) for part in parts
+    ]
+    return SplatTruth(strips, _numbers(context))
+
+
+def has_normals(context: SensorContext) -> bool:
+    return "normals" in channels(context.settings)
+
+
+def _kept(context: SensorContext, model: CameraModel, make: Callable[[], Any]) -> Any:
     """What is costly to make and independent of the seed is kept from reset to reset."""
-    strips, bundle = [], None if context.bundle is None else context.bundle()
-    for model in models:
-        key = f"{context.robot}/{context.sensor}/truth", model
-        if key not in context.shared:
-            context.shared[key] = Segmenter(context.world, model, has_roads=bundle is not None)
-        strips.append(context.shared[key])
+    key = f"{context.robot}/{context.sensor}/truth", model
+    if key not in context.shared:
+        context.shared[key] = make()
+    return context.shared[key]
+
+
+def _numbers(context: SensorContext) -> InstanceNumbers:
     by_name = {name: number for number, (name, _) in context.instances().items() if number < FIRST_OBJECT}
-    numbers = np.array([by_name[name] for name, _ in context.others], np.uint16)
+    robots = np.array([by_name[name] for name, _ in context.others], np.uint16)
+    actors = np.array([by_name[name] for name in context.splats_of_others], np.uint16)
+    bundle = None if context.bundle is None else context.bundle()
     objects = [] if bundle is None else [_volume(each, FIRST_OBJECT + n) for n, each in enumerate(bundle.objects)]
-    return CameraTruth(strips, numbers, np.array(objects).reshape(-1, VOLUME_NUMBERS))
+    return InstanceNumbers(robots, actors, np.array(objects).reshape(-1, VOLUME_NUMBERS))
 
 
 def _volume(box: Any, number: int) -> list[float]:
@@ -89,48 +123,9 @@ def side_by_side(kinds: Sequence[str], image: Image, depths: Floats, labels: Lab
         images.append(coloured(labels.classes, SEGMENT_COLOURS))
     if "instances" in kinds and labels is not None:
         images.append(labels.instances.view(np.uint8).reshape(*labels.instances.shape, 2))
+    if "normals" in kinds and labels is not None:
+        images.append(labels.normals.view(np.uint8).reshape(*labels.instances.shape, 12))
     return images[0] if len(images) == 1 else np.concatenate(images, axis=2)
-
-
-def normals(depths: Image, rays: Array) -> Floats:
-    """(h, w, 3) of what is seen, from the bytes of its depths (h, w, 4)."""
-    found = np.empty((*depths.shape[:2], 3), np.float32)
-    with np.errstate(all="ignore"):
-        find_normals(rays, depths.view(np.float32)[..., 0], found)
-    return found
-
-
-@kernel
-def find_normals(rays: Array, depths: Floats, found: Floats) -> None:
-    """Across the ways to a neighbour in the row and one in the column, each the one that is nearer in depth."""
-    for v in range(depths.shape[0]):
-        for u in range(depths.shape[1]):
-            ax, ay, az = _way(rays, depths, v, u, 0, 1)
-            bx, by, bz = _way(rays, depths, v, u, 1, 0)
-            x, y, z = ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx
-            facing = x * rays[0, v, u] + y * rays[1, v, u] + z
-            length = math.sqrt(x * x + y * y + z * z)
-            for k in range(3):
-                found[v, u, k] = math.nan
-            if length > 0.0 and facing != 0.0:  # NaN is neither
-                length = -length if facing > 0.0 else length
-                found[v, u, 0], found[v, u, 1], found[v, u, 2] = x / length, y / length, z / length
-
-
-@kernel
-def _way(rays: Array, depths: Floats, v: int, u: int, dv: int, du: int) -> tuple[float, float, float]:
-    """On the surface that a pixel shows, along the row or the column; 0 where it has no neighbour."""
-    depth, best, way = np.float64(depths[v, u]), math.inf, (0.0, 0.0, 0.0)  # a `float` stays a float32 in numba
-    for sign in (1, -1):
-        j, i = v + sign * dv, u + sign * du
-        if 0 <= j < depths.shape[0] and 0 <= i < depths.shape[1]:
-            other = np.float64(depths[j, i])
-            if abs(other - depth) < best:  # not where one of them is infinite
-                best = abs(other - depth)
-                x = other * rays[0, j, i] - depth * rays[0, v, u]
-                y = other * rays[1, j, i] - depth * rays[1, v, u]
-                way = (sign * x, sign * y, sign * (other - depth))
-    return way
 
 
 # ---- messages --------------------------------------------------------------------------------------------------------

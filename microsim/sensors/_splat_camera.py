@@ -23,10 +23,11 @@ from microsim.engine.world import Shape
 from microsim.render.image_noise import ImageNoise
 from microsim.render.palette_camera import CameraModel
 from microsim.render.palette_camera import Renderer as PlainRenderer
+from microsim.render.relief import Ground, ground_of
 from microsim.render.render_options import render_request
 from microsim.render.renderer_choice import open_renderer, report
-from microsim.render.segmentation import Labels
-from microsim.render.splat.activation import Floats, Splats, activate
+from microsim.render.segmentation import MESH, Labels
+from microsim.render.splat.activation import Splats, activate
 from microsim.render.splat.picture import (
     CpuRenderer,
     Exposure,
@@ -42,7 +43,7 @@ from microsim.render.splat.picture import (
     strip_of,
 )
 from microsim.sensors._camera_messages import channels
-from microsim.sensors._camera_truth import CameraTruth, camera_truth, side_by_side
+from microsim.sensors._camera_truth import SplatTruth, side_by_side, splat_truth
 from microsim.sensors.camera import Pose, image_noise, pose_at, strips_of
 from microsim.sensors.sensor import SensorContext, View
 from microsim.threads import Threads
@@ -124,6 +125,7 @@ class SplatStrip:
     things: PlainRenderer  # of what stands in the world, on the lens's canvas
     delay_s: float  # after the stamp
     model: CameraModel
+    ground: Ground
     _rays: Array | None = None  # of the model, once they are needed
 
     @property
@@ -133,7 +135,7 @@ class SplatStrip:
         return self._rays
 
     def shadows(self, bodies: Array) -> Shadows | None:
-        return Shadows(bodies, self.rays) if bodies.shape[0] else None
+        return Shadows(bodies, self.rays, self.ground) if bodies.shape[0] else None
 
     def things_at(self, pose: Pose, parts: Array) -> Things | None:
         if self.things.is_bare and not parts.shape[0]:
@@ -154,7 +156,7 @@ class SplatCamera:
     bodies: Callable[[], Array]  # of the other robots
     parts: Callable[[], Array]  # of their models
     trigger: Trigger
-    truth: CameraTruth | None = None
+    truth: SplatTruth | None = None
     key: int = 0
     actors: Callable[[], tuple[SplatActor, ...]] = tuple
     has_depths: bool = True  # someone looks at them
@@ -170,7 +172,7 @@ class SplatCamera:
     def shots(self, tick: int) -> list[Shot]:
         settings, parts, exposure = self.scene.settings, self.parts(), self._exposure(tick)
         actors, bodies, near_m = self.actors(), self._casting(), settings.near_plane_m
-        sky = Sky(settings.background_rgb, settings.sky_rgb or settings.background_rgb)
+        sky = Sky(settings.background_rgb, settings.sky_rgb or settings.background_rgb, settings.ground_rgb)
 
         def shot(strip: SplatStrip, pose: Pose) -> Shot:
             things = strip.things_at(pose, parts)
@@ -194,14 +196,21 @@ class SplatCamera:
         """The strips' pictures as one."""
         if len(pictures) == 1:
             return pictures[0]
-        depths = np.vstack([each.depths for each in pictures])
-        return Picture(np.vstack([each.colours for each in pictures]), depths)
+        images = zip(*((each.colours, each.depths, each.owners) for each in pictures), strict=True)
+        return Picture(*map(np.vstack, images))
 
-    def labels(self, depths: Floats) -> Labels | None:
+    def labels(self, picture: Picture) -> Labels | None:
         """What is seen by class and instance, where that is wanted."""
         if self.truth is None:
             return None
-        return self.truth.labels(self.poses(), self.bodies(), self.parts(), depths)
+        return self.truth.labels(self.poses(), self.parts(), self._in_strips(picture))
+
+    def _in_strips(self, picture: Picture) -> list[Picture]:
+        parts, top = [], 0
+        for strip in self.strips:
+            rows, top = slice(top, top + strip.model.height), top + strip.model.height
+            parts.append(Picture(picture.colours[rows], picture.depths[rows], picture.owners[rows]))
+        return parts
 
 
 def _kept(context: SensorContext, what: str, model: CameraModel, make: Callable[[], Any]) -> Any:
@@ -219,9 +228,12 @@ def _strips(context: SensorContext) -> list[SplatStrip]:
         lens = whole if end - begin == block.resolution.height else strip_of(whole, begin, end)
         model = replace(block.model, height=end - begin, cy=block.model.cy - begin)
         things = _kept(
-            context, "things", lens.canvas, partial(PlainRenderer, world, lens.canvas, has_mesh=block.render.mesh)
+            context,
+            "things",
+            lens.canvas,
+            partial(PlainRenderer, world, lens.canvas, has_mesh=block.render.mesh, mesh_class=MESH),
         )
-        strips.append(SplatStrip(lens, things, delay_s, model))
+        strips.append(SplatStrip(lens, things, delay_s, model, world.derived(ground_of)))
     return strips
 
 
@@ -234,6 +246,7 @@ def _actors(context: SensorContext) -> Callable[[], tuple[SplatActor, ...]]:
     known = {name: (context.shared["splats", each.key], each.origin) for name, each in own.items()}
 
     def now() -> tuple[SplatActor, ...]:
+        assert context.physics is not None
         places = ((*each, context.physics.motions[name]) for name, each in known.items())
         return tuple(SplatActor(it, mounted_at(at, origin), turned(at, _UNTURNED)) for it, origin, at in places)
 
@@ -243,12 +256,14 @@ def _actors(context: SensorContext) -> Callable[[], tuple[SplatActor, ...]]:
 def splat_camera(context: SensorContext) -> SplatCamera:
     shadowless = [name for name, each in context.splats_of_others.items() if not each.has_shadow]
     block, scene, strips = context.settings, scene_of(context), _strips(context)
-    is_labelled = {"segmentation", "instances"} & {*channels(block)}
+    is_labelled = {"segmentation", "instances", "normals"} & {*channels(block)}
     camera = SplatCamera(
         name=f"{context.robot}/{context.sensor}",
         scene=scene,
         strips=strips,
-        truth=camera_truth(context, [strip.model for strip in strips]) if is_labelled else None,
+        truth=splat_truth(context, [(strip.model, strip.lens, strip.things) for strip in strips])
+        if is_labelled
+        else None,
         xyz=block.mount.xyz,
         rotation=matrix_from_rpy(*block.mount.rpy),
         motion=lambda: context.motion,
@@ -290,14 +305,12 @@ class SplatInstrument:
 
     def _reading(self, camera: SplatCamera, tick: int, picture: Picture) -> Bytes:
         image = self.noise.apply(picture.colours, camera.key, tick)
-        return side_by_side(self.kinds, image, picture.depths, camera.labels(picture.depths))
+        return side_by_side(self.kinds, image, picture.depths, camera.labels(picture))
 
     def show_obstacles(self, obstacles: Sequence[Shape]) -> None:
         """From now on, of a world that differs from its own in its obstacles."""
         for strip in self.camera.strips:
             strip.things.show(obstacles)
-        if self.camera.truth is not None:
-            self.camera.truth.show_obstacles(obstacles)
 
     # ---- of many worlds in one call: each is aimed at with its obstacles, then all are drawn -------------------------
 

@@ -17,7 +17,7 @@ from microsim.engine.geometry import Array
 from microsim.engine.motion import QUATERNION_W, QUATERNION_X, QUATERNION_Y, QUATERNION_Z
 from microsim.messages.topics import Qos
 from microsim.sensors import imu
-from microsim.sensors.sensor import Display, MessageForm, Sensor, SensorContext
+from microsim.sensors.sensor import Display, KernelSensor, MessageForm, SensorContext
 
 _raw = imu.sample
 _normals = noise.normals
@@ -71,13 +71,13 @@ def _data(context: SensorContext) -> Any:
 
 _AXIS_NAMES = tuple(f"orientation.{axis}" for axis in "xyzw")
 
-SENSOR = Sensor(
+SENSOR = KernelSensor(
     "ahrs",
+    Ahrs,
+    sample,
     title="AHRS",
     about="orientation, turn rate and specific force",
-    settings=Ahrs,
-    is_younger=True,
-    sample=sample,
+    omit_if_null=True,
     reading={**imu.SENSOR.reading, **dict.fromkeys(_AXIS_NAMES, "")},
     numbers=_numbers,
     path="imu",

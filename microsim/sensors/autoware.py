@@ -18,7 +18,7 @@ from microsim.engine.geometry import Array
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.sensor import Display, MessageForm, Sensor, SensorBlock, SensorContext
+from microsim.sensors.sensor import Display, KernelSensor, MessageForm, SensorBlock, SensorContext
 
 _sincos = exact.sincos
 _quaternion_from_rpy = geometry.quaternion_from_rpy
@@ -64,15 +64,15 @@ def _form(kind: str, name: str, topic: str, about: str, slots: dict[str, str], *
     return MessageForm(name, topic, Qos(1), about, prototype, slots, kind=kind)
 
 
-SENSOR = Sensor(
+SENSOR = KernelSensor(
     "autoware",
+    Autoware,
+    sample,
     title="Autoware",
     about="state of the car for Autoware",
-    settings=Autoware,
-    is_younger=True,
+    omit_if_null=True,
     is_common=False,
-    sample=sample,
-    reads_state=True,
+    reads="state",
     reading={
         **dict.fromkeys("xyz", "m"),
         **{f"q{axis}": "" for axis in "xyzw"},

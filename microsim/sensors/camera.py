@@ -48,18 +48,19 @@ from microsim.sensors._camera_messages import CHANNELS, FORMS, ON_REQUEST, chann
 from microsim.sensors.sensor import (
     DROPOUT,
     FAIL,
+    CameraViews,
     Display,
     Instrument,
     Mount,
     MountedSensor,
-    Sensor,
+    Reader,
     SensorContext,
     View,
 )
 
 if TYPE_CHECKING:
     from microsim.engine.world import World
-    from microsim.sensors._camera_truth import CameraTruth
+    from microsim.sensors._camera_truth import PaletteTruth
 
 STRIP_ROWS = 16  # of a rolling shutter: as many as a tile of the splats has
 Pose: TypeAlias = tuple[Vector, Rotation]
@@ -276,7 +277,7 @@ class PaletteCamera:
     camera: MountedCamera
     noise: ImageNoise
     kinds: Sequence[str] = ("image",)
-    truth: CameraTruth | None = None
+    truth: PaletteTruth | None = None
 
     @property
     def sees_robots(self) -> bool:
@@ -303,7 +304,7 @@ class PaletteCamera:
         from microsim.render.robot_models import boxes_as_parts
         from microsim.sensors._camera_truth import side_by_side
 
-        labels = self.truth.labels(self.camera.poses(view.motion), view.bodies, boxes_as_parts(view.bodies))
+        labels = self.truth.labels(self.camera.poses(view.motion), boxes_as_parts(view.bodies))
         return side_by_side(self.kinds, image, labels.depths.astype(np.float32), labels)
 
 
@@ -322,16 +323,16 @@ def image_noise(context: SensorContext) -> ImageNoise:
     return ImageNoise(size.width, size.height, noise.blur_sigma_px, noise.color_jitter, appearance_of(context))
 
 
-def _instrument(context: SensorContext) -> Instrument:
+def _instrument(context: SensorContext) -> Reader:
     if context.settings.is_splat:
         from microsim.sensors._splat_camera import splat_instrument
 
         return splat_instrument(context)
     camera, kinds, truth = mounted_camera(context), channels(context.settings), None
     if len(kinds) > 1:
-        from microsim.sensors._camera_truth import camera_truth  # most cameras have no need of it
+        from microsim.sensors._camera_truth import palette_truth  # most cameras have no need of it
 
-        truth = camera_truth(context, [renderer.model for renderer, _ in camera.strips])
+        truth = palette_truth(context, [renderer.model for renderer, _ in camera.strips])
     return PaletteCamera(camera, image_noise(context), kinds, truth)
 
 
@@ -359,22 +360,20 @@ def _shape(context: SensorContext) -> tuple[int, int, int]:
     return size.height, size.width, sum(CHANNELS[kind] for kind in channels(context.settings))
 
 
-SENSOR = Sensor(
+SENSOR = Instrument(
     "camera",
+    Camera,
+    _instrument,
     title="Camera",
     about="colour images",
-    settings=Camera,
-    instrument=_instrument,
     shape=_shape,
     dtype=np.uint8,
     mount=Mount(rpy=LOOKING_FORWARD),
     messages=FORMS,
     faults=(DROPOUT, FAIL),
     display=Display("{width}×{height}  seen {age:.2f} s ago", layer="image", order=40),
-    picture=image_now,
-    images=images_in,
-    is_plain_camera=_is_plain,
-    unbatchable=lambda settings, has_others: (
+    camera=CameraViews(image_now, images_in, _is_plain),
+    not_in_batch=lambda settings, has_others: (
         "the camera {target} draws splats, in a batch only without other robots: write `render: plain`"
         if settings.is_splat and has_others
         else ""

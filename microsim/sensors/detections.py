@@ -26,7 +26,7 @@ from microsim.sensors.sensor import (
     Instrument,
     MessageForm,
     MountedSensor,
-    Sensor,
+    Reader,
     SensorContext,
     View,
 )
@@ -66,7 +66,7 @@ class BoxFinder:
         return x, y, z, *quaternion, *(2.0 * float(half) for half in body[12:15])
 
 
-def _instrument(context: SensorContext) -> Instrument:
+def _instrument(context: SensorContext) -> Reader:
     mount = context.mount
     return BoxFinder(mount.xyz, matrix_from_rpy(*mount.rpy), context.settings.max_m)
 
@@ -96,12 +96,12 @@ def _detection(stamped: Any, name: str, kind: str, row: list[float]) -> Any:
     return new("vision_msgs/msg/Detection3D", header=stamped, results=[result], bbox=box, id=name)
 
 
-SENSOR = Sensor(
+SENSOR = Instrument(
     "detections",
+    Detections,
+    _instrument,
     title="Ground truth of what is around: boxes of other robots and actors",
     about="boxes of the other robots and actors",
-    settings=Detections,
-    instrument=_instrument,
     shape=lambda context: (len(context.others), _NUMBERS),
     messages=(
         MessageForm(TYPE, "/{robot}/{sensor}", Qos(5), "box, name and kind of each within reach", encoder=_encoder),
@@ -109,5 +109,5 @@ SENSOR = Sensor(
     faults=(DROPOUT,),
     display=Display(lambda message: f"{len(message.detections)} within reach"),
     position=85,
-    is_younger=True,
+    omit_if_null=True,
 )

@@ -17,7 +17,7 @@ from microsim.engine.noise import Integers
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.sensor import DROPOUT, JUMP, Display, MessageForm, MountedSensor, Sensor, SensorContext
+from microsim.sensors.sensor import DROPOUT, JUMP, Display, KernelSensor, MessageForm, MountedSensor, SensorContext
 
 _six_normals, _fill_uniforms, _fill_quantiles = noise.six_normals, noise.fill_uniforms, noise.fill_quantiles
 _room, _integers_at, _table_address = calls.room, calls.integers_at, calls.table_address
@@ -88,16 +88,16 @@ def _fix(context: SensorContext) -> Any:
     return message
 
 
-SENSOR = Sensor(
+SENSOR = KernelSensor(
     "gps",
+    Gps,
+    sample,
     title="GPS",
     about="WGS-84 with covariance",
-    settings=Gps,
     is_standard=True,
     needs_origin=True,
-    sample=sample,
     sample_many=sample_many,
-    reads_place_only=True,
+    reads="place",
     reading={"latitude": "deg", "longitude": "deg", "altitude": "m", "variance": "m²"},
     numbers=lambda context: (context.settings.sigma_m, context.settings.bias_drift_m_per_s),
     memory=("east", "north", "up", "last_tick"),

@@ -29,7 +29,7 @@ from microsim.engine.motion import (
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.sensor import Display, MessageForm, MountedSensor, Sensor, SensorContext
+from microsim.sensors.sensor import Display, KernelSensor, MessageForm, MountedSensor, SensorContext
 
 _six_normals = noise.six_normals
 _GYRO_SIGMA, _ACCEL_SIGMA, _IS_TURNED, _MATRIX = range(4)  # of the settings; the matrix has nine numbers
@@ -90,13 +90,13 @@ _AXIS_NAMES = tuple(f"{what}.{axis}" for what in ("angular_velocity", "linear_ac
 _FORCE = " ".join(f"{{linear_acceleration.{axis}:+.2f}}" for axis in "xyz") + " m/s²"
 _TURN = " ".join(f"{{angular_velocity.{axis}:+.2f}}" for axis in "xyz") + " rad/s"
 
-SENSOR = Sensor(
+SENSOR = KernelSensor(
     "imu",
+    Imu,
+    sample,
     title="IMU",
     about="turn rate and specific force",
-    settings=Imu,
     is_standard=True,
-    sample=sample,
     reading={name: "rad/s" if name.startswith("angular") else "m/s²" for name in _AXIS_NAMES},
     numbers=numbers,
     messages=(

@@ -11,7 +11,7 @@ from microsim.documents.values import Hertz
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.sensor import Display, MessageForm, Sensor, SensorBlock, SensorContext
+from microsim.sensors.sensor import Display, KernelSensor, MessageForm, SensorBlock, SensorContext
 
 
 class JointStates(SensorBlock):
@@ -32,13 +32,13 @@ def _joint_state(context: SensorContext) -> Any:
     )
 
 
-SENSOR = Sensor(
+SENSOR = KernelSensor(
     "joint_states",
+    JointStates,
     title="Joint states",
     about="angles of wheels and steering",
-    settings=JointStates,
     sample_of=lambda context: context.robot_settings.engine_model.joint_kernel,
-    reads_state=True,
+    reads="state",
     reading={"position": "rad", "velocity": "rad/s"},
     size=lambda context: len(context.robot_settings.engine_model.joints),
     numbers=lambda context: context.robot_settings.engine_model.joint_numbers(context.robot_settings),

@@ -47,7 +47,7 @@ from microsim.sensors.sensor import (
     MessageForm,
     Mount,
     MountedSensor,
-    Sensor,
+    Reader,
     SensorContext,
     View,
 )
@@ -119,7 +119,7 @@ class LidarInstrument:
         return self.turn.sample(view.motion, view.bodies, view.key, view.tick)
 
 
-def _instrument(context: SensorContext) -> Instrument:
+def _instrument(context: SensorContext) -> Reader:
     from microsim.rays.lidar_turn import LidarTurn, beam_table  # with all its kernels: most runs start without it
 
     block, mount = context.settings, context.mount
@@ -180,12 +180,12 @@ def _encoder(context: SensorContext) -> Callable[[int, Any], bytes]:
     return build
 
 
-SENSOR = Sensor(
+SENSOR = Instrument(
     "lidar",
+    Lidar,
+    _instrument,
     title="LiDAR",
     about="point cloud of a turn",
-    settings=Lidar,
-    instrument=_instrument,
     shape=lambda context: (len(context.settings.ring_elevations()) * context.settings.columns,),
     dtype=POINT,
     on_failure="empty",

@@ -20,7 +20,7 @@ from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
 from microsim.sensors.pose2d import blurred_pose
-from microsim.sensors.sensor import Display, MessageForm, Sensor, SensorBlock, SensorContext
+from microsim.sensors.sensor import Display, KernelSensor, MessageForm, SensorBlock, SensorContext
 
 _sincos = exact.sincos
 _wrap_angle = exact.wrap_angle
@@ -104,12 +104,12 @@ def _pose(context: SensorContext) -> Any:
     return message
 
 
-SENSOR = Sensor(
+SENSOR = KernelSensor(
     "localisation",
+    Localisation,
+    sample,
     title="Localised pose",
     about="pose in the map, as AMCL sends it",
-    settings=Localisation,
-    sample=sample,
     reading={"x": "m", "y": "m", "qz": "", "qw": ""},
     numbers=_numbers,
     memory=("correction_x", "correction_y", "correction_yaw"),
@@ -131,5 +131,5 @@ SENSOR = Sensor(
     path="amcl_pose",
     display=Display("{x:.2f} m, {y:.2f} m", plot=("pose.pose.position.x", "pose.pose.position.y"), layer="pose"),
     position=11,
-    is_younger=True,
+    omit_if_null=True,
 )

@@ -41,7 +41,7 @@ from microsim.engine.motion import (
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.sensor import Display, MessageForm, RobotFrames, Sensor, SensorBlock, SensorContext
+from microsim.sensors.sensor import Display, KernelSensor, MessageForm, RobotFrames, SensorBlock, SensorContext, Tracker
 
 _sincos = exact.sincos
 _six_normals = noise.six_normals
@@ -231,13 +231,13 @@ _POSE_SLOTS = {
     "twist.covariance[35]": "turn_rate_variance",
 }
 
-SENSOR = Sensor(
+SENSOR = KernelSensor(
     "odom",
+    Odometry,
+    sample,
     title="Odometry",
     about="pose and velocity",
-    settings=Odometry,
     is_standard=True,
-    sample=sample,
     reading={
         **dict.fromkeys("xyz", "m"),
         **{f"q{axis}": "" for axis in "xyzw"},
@@ -257,12 +257,7 @@ SENSOR = Sensor(
         *_COVARIANCES,
         *("slip_forward", "slip_left", "slip_up", "slip_turn", "step_m", "step_rad"),
     ),
-    begin=_begin,
-    track=track,
-    is_tracking=_has_frame,
-    shares_memory=True,
-    stream="/drift",
-    frames=RobotFrames(odom_to_base, map_to_odom),
+    tracker=Tracker(track, _begin, _has_frame, "/drift", RobotFrames(odom_to_base, map_to_odom), is_shared=True),
     messages=(
         MessageForm("nav_msgs/msg/Odometry", "/{robot}/{sensor}", Qos(10), "pose and velocity", _odometry, _POSE_SLOTS),
     ),

@@ -15,7 +15,7 @@ from microsim.documents.values import detail, fail, under, unknown
 from microsim.engine.timekeeper import Trigger
 from microsim.errors import PluginError
 from microsim.plugin_errors import plugin_error
-from microsim.sensors.sensor import MountedSensor, Sensor, SensorContext
+from microsim.sensors.sensor import MountedSensor, PythonSensor, Sensor, SensorContext
 
 
 class PluginSensor(MountedSensor):
@@ -51,7 +51,7 @@ def check_options(options: Any, own: Mapping[str, Any], common: Iterable[str]) -
     return checked, strange
 
 
-def plugin_block(sensor: Sensor, block: Mapping[str, Any]) -> PluginSensor:
+def plugin_block(sensor: PythonSensor, block: Mapping[str, Any]) -> PluginSensor:
     """A plug-in sensor's block of a scenario, checked."""
     common = [key for key in PluginSensor.key_names() if key != "options"]
     own = {key: value for key, value in block.items() if key not in common}
@@ -67,8 +67,8 @@ def plugin_block(sensor: Sensor, block: Mapping[str, Any]) -> PluginSensor:
 
 
 @dataclass(frozen=True)
-class PluginMemory:
-    """What a plug-in sensor's own `memory()` gave, from a snapshot's file."""
+class PluginState:
+    """What a plug-in sensor's own `save()` gave, from a snapshot's file."""
 
     values: Any
 
@@ -100,15 +100,15 @@ class PluginOutput:
             self.next_message = self.trigger.next_tick(tick + 1)
         self.due = tick + 1
 
-    def memory(self) -> Any:
+    def save(self) -> Any:
         return self.context, self._copy(self.sensor, self.context)
 
-    def recall(self, memory: Any, tick: int) -> None:
-        if isinstance(memory, PluginMemory):
+    def load(self, saved: Any, tick: int) -> None:
+        if isinstance(saved, PluginState):
             with as_plugin_error(self.context, self.kind):
-                self.sensor.recall(memory.values)
-        elif memory is not None:
-            theirs, sensor = memory
+                self.sensor.load(saved.values)
+        elif saved is not None:
+            theirs, sensor = saved
             self.sensor = self._copy(sensor, theirs)
         self.context.now[0] = tick
         self.next_message = self.trigger.next_tick(tick + 1)
@@ -117,6 +117,8 @@ class PluginOutput:
     def _copy(self, sensor: Any, theirs: SensorContext) -> Any:
         """A copy of the sensor that sees our world and robots, though it may have been made in another Simulation."""
         ours = self.context
+        assert ours.physics is not None
+        assert theirs.physics is not None
         shared = {
             id(theirs): ours,
             id(theirs.world): ours.world,

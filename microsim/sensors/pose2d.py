@@ -14,7 +14,7 @@ from microsim.engine.geometry import Array
 from microsim.engine.motion import YAW, X, Y
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.sensor import Display, MessageForm, Sensor, SensorBlock, SensorContext
+from microsim.sensors.sensor import Display, KernelSensor, MessageForm, SensorBlock, SensorContext
 
 _normals = noise.normals
 _wrap_angle = exact.wrap_angle
@@ -57,12 +57,12 @@ def _pose(context: SensorContext) -> Any:
     return new("geometry_msgs/msg/Pose2D")
 
 
-SENSOR = Sensor(
+SENSOR = KernelSensor(
     "pose2D",
+    Pose2D,
+    sample,
     title="Planar pose",
     about="pose in the plane",
-    settings=Pose2D,
-    sample=sample,
     reading={"x": "m", "y": "m", "theta": "rad"},
     numbers=_numbers,
     messages=(
@@ -77,5 +77,5 @@ SENSOR = Sensor(
     ),
     display=Display("{x:.2f} m, {y:.2f} m, {theta:.2f} rad", plot=("x", "y", "theta")),
     position=21,
-    is_younger=True,
+    omit_if_null=True,
 )

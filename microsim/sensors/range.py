@@ -20,7 +20,7 @@ from microsim.messages.topics import Qos
 from microsim.messages.types import new
 from microsim.rays import cell_packets
 from microsim.rays.cell_packets import LANES
-from microsim.sensors.sensor import Display, LinePart, MessageForm, Mount, MountedSensor, Sensor, SensorContext
+from microsim.sensors.sensor import Display, KernelSensor, LinePart, MessageForm, Mount, MountedSensor, SensorContext
 
 _distance_to_occupied = geometry.distance_to_occupied
 _is_on_cells, _meet_cells = cell_packets.is_on_cells, cell_packets.meet_cells
@@ -201,16 +201,16 @@ def _line(message: Any) -> list[LinePart]:
     return [(share, "red" if share < 0.15 else "yellow" if share < 0.4 else "green"), words]
 
 
-SENSOR = Sensor(
+SENSOR = KernelSensor(
     "range",
+    Range,
+    sample,
     title="Range sensor",
     about="distance ahead",
-    settings=Range,
     mount=Mount(xyz=(0.25, 0.0, 0.08)),
-    sample=sample,
     sample_many=sample_many,
     many_share_map=True,
-    reads_place_only=True,
+    reads="place",
     reading={"range": "m"},
     numbers=_numbers,
     messages=(

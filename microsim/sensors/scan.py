@@ -21,7 +21,7 @@ from microsim.messages.types import new
 from microsim.rays import cell_packets
 from microsim.rays.cell_packets import LANES
 from microsim.sensors.range import DROPOUT_PROBABILITY, MAX, MIN, NOISE_REACH, SIGMA, is_behind_wall
-from microsim.sensors.sensor import Display, MessageForm, Mount, MountedSensor, Sensor, SensorContext
+from microsim.sensors.sensor import Display, KernelSensor, MessageForm, Mount, MountedSensor, SensorContext
 
 _distance_to_occupied = geometry.distance_to_occupied
 _is_on_gpu, _room = calls.is_on_gpu, calls.room
@@ -160,14 +160,14 @@ def _line(message: Any) -> str:
     return f"{len(message.ranges)} beams, {f'nearest {hits.min():.2f} m' if len(hits) else 'clear'}"
 
 
-SENSOR = Sensor(
+SENSOR = KernelSensor(
     "scan",
+    Scan,
+    sample,
     title="Laser scanner",
     about="planar scan",
-    settings=Scan,
     mount=Mount(xyz=(0.25, 0.0, 0.08)),
-    sample=sample,
-    reads_place_only=True,
+    reads="place",
     reading={"ranges": "m"},
     size=lambda context: int(context.settings.beams),
     dtype=np.float32,

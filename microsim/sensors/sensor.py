@@ -1,8 +1,8 @@
-"""What a sensor is. A file with one constant `SENSOR = Sensor(...)` describes it completely; all else is derived.
+"""What a sensor is. A file with one constant `SENSOR` describes it completely; all else is derived.
 
-Built-in sensors and plug-ins use the same class. The simple form needs no kernel: `Sensor(name, message_type, create)`
-with an object that has `update(dt)` and `publish()`. A sensor with a kernel runs inside the compiled tick and in
-batches; one with an instrument runs in Python at its own ticks, unless its readings are compiled, as plain images are.
+There are three kinds, for built-in sensors and plug-ins alike. A `PythonSensor` is the simplest: an object with
+`update(dt)` and `publish()`. A `KernelSensor` runs inside the compiled tick and in batches. An `Instrument`, such as a
+camera or a LiDAR, makes its readings in Python at its own ticks, unless they are compiled, as plain images are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -84,9 +84,9 @@ class SensorContext:
     sensor: str
     settings: Any  # its checked block of the scenario
     world: World
-    physics: Physics
     clock: Clock
-    key: int  # of its noise
+    physics: Physics | None = None  # the robots; None: in batches, where nothing looks at those of one world
+    key: int = 0  # of its noise; in batches each world has its own
     mount: FixedMount = field(default_factory=FixedMount)
     frame: str = ""
     robot_settings: Any = None
@@ -116,6 +116,7 @@ class SensorContext:
     @property
     def motion(self) -> Motion:
         """The robot's motion now; fields are named in `microsim.engine.motion`."""
+        assert self.physics is not None
         return self.physics.motions[self.robot]
 
     @property
@@ -143,25 +144,12 @@ class View:
     bodies: npt.NDArray[np.float64]  # (n, 15) boxes of the other robots, see `engine.bodies`
 
 
-class CompiledReading(Protocol):
-    """Readings made without Python, from the motion that the robot had when they were sampled.
-
-    `address`: of a function, see `calls.picture_address`; `row`: its table, `bytes`: of a reading. Where the function
-    sets `late_readings.ATTENTION` in its call's memory, `finish` is called with the call before it is sent.
-    """
-
-    address: int
-    row: npt.NDArray[np.int64]
-    bytes: int
-
-    def finish(self, call: npt.NDArray[np.int64]) -> None: ...
-
-
-class Instrument(Protocol):
-    """Makes the readings of a sensor that no kernel can make alone: a camera, a LiDAR.
+class Reader(Protocol):
+    """Makes the readings of an instrument: a camera, a LiDAR.
 
     Optional: `may_break = True` if a failure of `read` must not end the run, `sees_robots = False` if it does not look
-    at `View.bodies`, which then is empty; `compiled()`, which gives the same readings as a `CompiledReading`, or None.
+    at `View.bodies`, which then is empty; `compiled()`, which gives the same readings as a `CompiledReading`, or None;
+    plug-ins are read in Python, since what they compile themselves has no checks.
     One that reads many worlds of a batch in one call has `aim(view)`, which makes something of each view, `draw`, which
     makes readings of up to `at_once` of these (on a GPU, if they may stay there), and `show_obstacles`.
     """
@@ -174,7 +162,7 @@ class MessageForm:
     """A message that a sensor sends.
 
     The message of `prototype` is encoded once, and each reading is written into it. `slots`: path in the message ->
-    name in the reading. A sensor with an instrument has an `encoder`, which makes a function of stamp [ns] and reading
+    name in the reading. An instrument has an `encoder`, which makes a function of stamp [ns] and reading
     that gives bytes; where readings can be compiled, its first message has a `prototype` too that ends with the
     reading, and the others have one that only has a stamp.
     """
@@ -225,79 +213,39 @@ class RobotFrames:
 
 @dataclass(frozen=True, eq=False)
 class Sensor:
-    """A kind of sensor.
-
-    `create(context)` belongs to the simple form: it is called once for each sensor of this type in a scenario, and
-    returns an object with `update(dt)`, called on every tick with the seconds since the last, and `publish()`, called
-    when a message is due, which returns its fields as a dict; header and stamp are filled in by the engine.
-    """
+    """What every kind of sensor declares. It is a `KernelSensor`, an `Instrument` or a `PythonSensor`."""
 
     name: str  # what a scenario writes as `type:`
-    message_type: str = ""  # of the simple form, such as "sensor_msgs/msg/Temperature"
-    create: Callable[[Any], Any] | None = None
-    options: type[BaseModel] | None = None  # of the simple form: its own keys in a scenario; None: it has none
-    frame_suffix: str = "_link"  # its frame is <robot>/<sensor name><frame_suffix>
     _: KW_ONLY
+    settings: type[SensorBlock] | None = None  # its block of a scenario
     title: str = ""  # what people call it
     about: str = ""
-    settings: type[SensorBlock] | None = None
-    is_standard: bool = False  # robots carry it unless a scenario takes it away
-    needs_origin: bool = False  # reads where on Earth the map is
-    is_younger: bool = False  # scenarios written out before it existed did not have its key: left out where it is null
-    mount: Mount = _AT_BASE  # where robots carry it, unless their model or the scenario says otherwise
-    # the kernel form
-    sample: Kernel | None = None
-    sample_of: Callable[[SensorContext], Kernel | None] | None = None  # a kernel that depends on the robot
-    # the same for a block of worlds on a CPU, if it reads place and heading alone: every array has a column for each
-    sample_many: Kernel | None = None
-    many_share_map: bool = False  # that one is only for worlds that share their map
-    reads_place_only: bool = False  # of the motion, its kernels read place and heading alone: quicker in batches
-    reads_state: bool = False  # the kernel is given the robot's state in place of its motion
-    reading: Mapping[str, str] = field(default_factory=dict)  # names of its numbers -> unit
-    size: Callable[[SensorContext], int] | None = None  # how many numbers each name of `reading` stands for; default: 1
-    dtype: Any = np.float64  # of readings in batches
-    numbers: Callable[[SensorContext], Sequence[float]] = lambda context: ()  # `settings` of the kernel
-    table: Callable[[SensorContext], npt.NDArray[np.float64]] | None = None  # constants: `scene.table` of the kernel
-    memory: tuple[str, ...] = ()  # names of what it keeps from reading to reading; saved in snapshots
-    begin: Callable[[Motion, Any], Sequence[float]] | None = None  # motion, settings -> its memory; default: zeros
-    track: Kernel | None = None  # called on every tick, with the kernel's signature
-    is_tracking: Callable[[Any], bool] = lambda settings: True  # settings -> whether `track` is needed
-    is_common: bool = True  # any robot may carry it; false: only robots that declare it
-    shares_memory: bool = False  # further sensors of this type read what the one named like the type keeps
-    stream: str = ""  # added to the name of its noise stream
-    frames: RobotFrames | None = None
-    # the instrument form
-    instrument: Callable[[SensorContext], Instrument] | None = None
-    shape: Callable[[SensorContext], tuple[int, ...]] | None = None  # of a reading, where that is fixed
-    # of a camera: what it sees at a tick, without noise; images by kind, as below
-    picture: Callable[[SensorContext, int], npt.NDArray[np.uint8]] | None = None
-    images: Callable[[Any, Any, Any], dict[str, Any]] | None = None  # (settings, readings of a batch, numpy or cupy)
-    # whether batches can draw it on their GPU, by its settings, the world, and whether there are other robots
-    is_plain_camera: Callable[[Any, World, bool], bool] = lambda settings, world, has_others: False
-    on_failure: Literal["repeat", "empty"] = "repeat"  # what is sent while it fails: the last reading, or nothing in it
-    # what all have
     messages: tuple[MessageForm, ...] = ()
-    common_parameters: Mapping[str, str] = field(default_factory=dict)  # ROS parameters for all robots -> key
-    parameters: Mapping[str, str] | None = (
-        None  # of <robot>.<sensor>: name -> place in its block; default: every number
-    )
+    mount: Mount = _AT_BASE  # where robots carry it, unless their model or the scenario says otherwise
+    frame_suffix: str = "_link"  # its frame is <robot>/<sensor name><frame_suffix>
     path: str = ""  # part of the topic's name of a sensor that is named like its type; default: that name
+    is_standard: bool = False  # robots carry it unless a scenario takes it away
+    is_common: bool = True  # any robot may carry it; false: only robots that declare it
+    needs_origin: bool = False  # reads where on Earth the map is
+    omit_if_null: bool = False  # scenarios are written out without its key where it is null
     faults: tuple[str, ...] = (DROPOUT,)
-    # why it cannot run in a batch, by its settings and whether there are other robots, about {target}; "": it can
-    unbatchable: Callable[[Any, bool], str] = lambda settings, has_others: ""
+    common_parameters: Mapping[str, str] = field(default_factory=dict)  # ROS parameters for all robots -> key
+    # of <robot>.<sensor>: name -> place in its block; default: every number
+    parameters: Mapping[str, str] | None = None
     display: Display = Display()
     position: int = 1000  # among the topics of a tick; plug-ins come last
 
+    def __new__(cls, *args: Any, **fields: Any) -> Sensor:
+        if cls is Sensor:
+            is_kernel = bool(fields.keys() & {"sample", "sample_of"})
+            now = "Instrument" if "instrument" in fields else "KernelSensor" if is_kernel else "PythonSensor"
+            raise TypeError(f"Sensor(...) is now {now}(...)")
+        for name in fields.keys() & _RENAMED.keys() - cls.__dataclass_fields__.keys():
+            raise TypeError(f"{cls.__name__}: `{name}` is now `{_RENAMED[name]}`")
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         """Refuse what would be noticed late, or not at all."""
-        kernels = {"sample": self.sample, "sample_many": self.sample_many, "track": self.track}
-        for key, kernel in kernels.items():
-            if kernel is not None and not is_function(kernel):
-                raise TypeError(f"{key}: expected a function, found {show(kernel)}")
-        given: dict[str, Any] = {"reading": self.reading, "memory": self.memory}
-        for key, names in given.items():
-            if isinstance(names, str) or not all(isinstance(name, str) for name in _items(names)):
-                raise TypeError(f"{key}: expected names, found {show(names)}")
         if self.settings is not None and not _is_block(self.settings):
             raise TypeError(f"settings: expected a subclass of SensorBlock, found {show(self.settings)}")
         if not all(isinstance(form, MessageForm) for form in _items(self.messages)):
@@ -306,20 +254,110 @@ class Sensor:
             check_topic(form.topic)
 
     @property
-    def has_kernel(self) -> bool:
-        return self.sample is not None or self.sample_of is not None
+    def tracker(self) -> Tracker | None:
+        """What follows the robot on every tick."""
+        return None
 
     @property
-    def is_simple(self) -> bool:
-        return self.create is not None
+    def stream(self) -> str:
+        """What is added to the name of its noise stream."""
+        return "" if self.tracker is None else self.tracker.stream
+
+    @property
+    def camera(self) -> CameraViews | None:
+        """Of an instrument that makes images."""
+        return None
+
+    def why_not_in_batch(self, settings: Any, has_others: bool) -> str:
+        """Why it cannot run in a batch, about {target}; empty: it can. `has_others`: whether there are other robots."""
+        return ""
+
+    def topic(self, form: MessageForm, robot: str, sensor: str) -> str:
+        return form.topic.format(robot=robot, sensor=(self.path or sensor) if sensor == self.name else sensor)
+
+
+_RENAMED = {
+    "is_younger": "omit_if_null=True",
+    "reads_place_only": 'reads="place"',
+    "reads_state": 'reads="state"',
+    "track": "tracker=Tracker(kernel, ...)",
+    "begin": "tracker=Tracker(..., begin=...)",
+    "is_tracking": "tracker=Tracker(..., applies=...)",
+    "shares_memory": "tracker=Tracker(..., is_shared=True)",
+    "stream": "tracker=Tracker(..., stream=...)",
+    "frames": "tracker=Tracker(..., frames=...)",
+    "instrument": "open",
+    "picture": "camera=CameraViews(picture=...)",
+    "images": "camera=CameraViews(images=...)",
+    "is_plain_camera": "camera=CameraViews(is_plain=...)",
+    "unbatchable": "not_in_batch",
+}  # fields of version 0.1
+
+
+@dataclass(frozen=True)
+class Tracker:
+    """How a sensor keeps its memory from tick to tick, also where no message is due."""
+
+    kernel: Kernel  # called on every tick, with the signature of `sample`
+    begin: Callable[[Motion, Any], Sequence[float]] | None = None  # motion, settings -> its memory; default: zeros
+    applies: Callable[[Any], bool] = lambda settings: True  # settings -> whether it is needed
+    stream: str = ""  # added to the name of the noise stream
+    frames: RobotFrames | None = None
+    is_shared: bool = False  # further sensors of this type read what the one named like the type keeps
+
+    def __post_init__(self) -> None:
+        if self.frames is not None and not isinstance(self.frames, RobotFrames):
+            raise TypeError(f"frames: expected RobotFrames(...), found {show(self.frames)}")
+
+
+Reads: TypeAlias = Literal["motion", "place", "state"]
+
+
+@dataclass(frozen=True, eq=False)
+class KernelSensor(Sensor):
+    """A sensor whose readings a kernel makes: it runs inside the compiled tick and in batches."""
+
+    settings: type[SensorBlock] | None = None
+    sample: Kernel | None = None
+    _: KW_ONLY
+    sample_of: Callable[[SensorContext], Kernel | None] | None = None  # in its place: one that depends on the robot
+    reading: Mapping[str, str] = field(default_factory=dict)  # names of its numbers -> unit
+    size: Callable[[SensorContext], int] | None = None  # how many numbers each name of `reading` stands for; default: 1
+    numbers: Callable[[SensorContext], Sequence[float]] = lambda context: ()  # `settings` of the kernel
+    table: Callable[[SensorContext], npt.NDArray[np.float64]] | None = None  # constants: `scene.table` of the kernel
+    memory: tuple[str, ...] = ()  # names of what it keeps from reading to reading; saved in snapshots
+    tracker: Tracker | None = None
+    reads: Reads = "motion"  # place: of the motion, place and heading alone, which is quicker; state: the robot's state
+    # the same for a block of worlds on a CPU, if it reads the place: every array has a column for each
+    sample_many: Kernel | None = None
+    many_share_map: bool = False  # that one is only for worlds that share their map
+    dtype: Any = np.float64  # of readings in batches
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tracker is not None and not isinstance(self.tracker, Tracker):
+            raise TypeError(f"tracker: expected Tracker(...), found {show(self.tracker)}")
+        tracking = None if self.tracker is None else self.tracker.kernel
+        kernels = {"sample": self.sample, "sample_many": self.sample_many, "tracker": tracking}
+        for key, kernel in kernels.items():
+            if kernel is not None and not is_function(kernel):
+                raise TypeError(f"{key}: expected a function, found {show(kernel)}")
+        given: dict[str, Any] = {"reading": self.reading, "memory": self.memory}
+        for key, names in given.items():
+            if isinstance(names, str) or not all(isinstance(name, str) for name in _items(names)):
+                raise TypeError(f"{key}: expected names, found {show(names)}")
+        if self.reads not in get_args(Reads):
+            raise ValueError(f"reads: {unknown('expected', repr(self.reads), self.reads, get_args(Reads))}")
+
+    def kernel(self, context: SensorContext) -> Kernel | None:
+        """What samples; None: this robot has nothing that it could read."""
+        return self.sample if self.sample_of is None else self.sample_of(context)
 
     def reading_size(self, context: SensorContext) -> int:
         return len(self.reading) * (1 if self.size is None else self.size(context))
 
     def reading_shape(self, context: SensorContext) -> tuple[int, ...]:
         """Of one reading in a batch; a single number has none."""
-        if self.shape is not None:
-            return self.shape(context)
         return () if len(self.reading) == 1 and self.size is None else (self.reading_size(context),)
 
     def places(self, form: MessageForm, context: SensorContext) -> dict[str, tuple[int, int]]:
@@ -331,8 +369,67 @@ class Sensor:
                 raise ValueError(f"{path}: {unknown('there is no reading', repr(name), name, names)}")
         return {path: (count * names.index(name), count) for path, name in slots.items()}
 
-    def topic(self, form: MessageForm, robot: str, sensor: str) -> str:
-        return form.topic.format(robot=robot, sensor=(self.path or sensor) if sensor == self.name else sensor)
+
+@dataclass(frozen=True)
+class CameraViews:
+    """What an instrument that makes images can do beside."""
+
+    # what it sees at a tick, without noise
+    picture: Callable[[SensorContext, int], npt.NDArray[np.uint8]]
+    images: Callable[[Any, Any, Any], dict[str, Any]]  # (settings, readings of a batch, numpy or cupy) -> by kind
+    # whether batches can draw it on their GPU, by its settings, the world, and whether there are other robots
+    is_plain: Callable[[Any, World, bool], bool] = lambda settings, world, has_others: False
+
+
+@dataclass(frozen=True, eq=False)
+class Instrument(Sensor):
+    """A sensor whose readings are made in Python, at its own ticks, unless they are compiled, as plain images are."""
+
+    settings: type[SensorBlock] | None = None
+    open: Callable[[SensorContext], Reader] | None = None
+    _: KW_ONLY
+    shape: Callable[[SensorContext], tuple[int, ...]] = lambda context: (0,)  # of a reading in a batch
+    dtype: Any = np.float64
+    on_failure: Literal["repeat", "empty"] = "repeat"  # what is sent while it fails: the last reading, or nothing in it
+    camera: CameraViews | None = None
+    not_in_batch: Callable[[Any, bool], str] = lambda settings, has_others: ""  # see `why_not_in_batch`
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not callable(self.open):
+            raise TypeError(f"open: expected a function, found {show(self.open)}")
+
+    def why_not_in_batch(self, settings: Any, has_others: bool) -> str:
+        return self.not_in_batch(settings, has_others)
+
+    def reader(self, context: SensorContext) -> Reader:
+        assert self.open is not None
+        return self.open(context)
+
+
+@dataclass(frozen=True, eq=False)
+class PythonSensor(Sensor):
+    """The simple form: `create(context)` is called once for each sensor of this type in a scenario.
+
+    It returns an object with `update(dt)`, called on every tick with the seconds since the last, and `publish()`,
+    called when a message is due, which returns its fields as a dict; header and stamp are filled in by the engine.
+    """
+
+    message_type: str  # such as "sensor_msgs/msg/Temperature"
+    create: Callable[[Any], Any]
+    options: type[BaseModel] | None = None  # its own keys in a scenario; None: it has none
+
+    def __post_init__(self) -> None:
+        if not callable(self.create):
+            raise TypeError(f"create: expected a function, found {show(self.create)}")
+        if self.options is not None and not hasattr(self.options, "model_fields"):
+            raise TypeError(f"options: expected a pydantic model, found {show(self.options)}")
+        form = MessageForm(self.message_type, "/{robot}/{sensor}", DEFAULT_QOS, self.about)
+        object.__setattr__(self, "messages", self.messages or (form,))
+        super().__post_init__()
+
+    def why_not_in_batch(self, settings: Any, has_others: bool) -> str:
+        return "{target} is a plug-in without a kernel, which runs in a Simulation only"
 
 
 def check_topic(topic: str) -> None:
@@ -359,8 +456,3 @@ def _is_block(settings: Any) -> bool:
 def varies(model: type[BaseModel], key: str) -> bool:
     """Whether `randomize` may draw this key of a sensor's block."""
     return key in model.model_fields and VARIES in model.model_fields[key].metadata
-
-
-def default_form(sensor: Sensor) -> MessageForm:
-    """What a sensor of the simple form sends."""
-    return MessageForm(sensor.message_type, "/{robot}/{sensor}", DEFAULT_QOS, sensor.about)

@@ -7,7 +7,7 @@ import pytest
 
 import microsim
 from microsim.messages.topics import SERVICES, Qos, Topic, table
-from microsim.ros2.node_parameters import ScenarioParameters
+from microsim.parts.ros2.node_parameters import ScenarioParameters
 
 # PRD 5.1, contract 4 to 6: topic -> (row of our table, type, keep_last, rate [Hz]); None: they give none
 PUBLISHED: dict[str, tuple[str, str, int | None, float | None]] = {

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from microsim.engine.world import PALETTE
-from microsim.missions import fly_mission, load_mission
+from microsim.parts.missions import fly_mission, load_mission
 from tests.acceptance.test_prd_acceptance import camera_pose, project
 from tests.support import COMPILED, on_topic
 
@@ -113,7 +113,9 @@ OVERFLIGHT = {
 def photographs(**world: Any) -> list[tuple[np.ndarray, Any, tuple[np.ndarray, np.ndarray]]]:
     """(pixels, CameraInfo, position and rotation of the camera from TF) of each image of the overflight."""
     messages: list[Any] = []
-    outcome = fly_mission(OVERFLIGHT, {"robots": {"drone": {**START, "camera": SHARP}}, **world}, tap=messages.extend)
+    outcome = fly_mission(
+        OVERFLIGHT, {"robots": {"drone": {**START, "camera": SHARP}}, **world}, on_messages=messages.extend
+    )
     assert not outcome.violations
     static = on_topic(messages, "/tf_static")
     infos = {each.stamp_ns: each.message for each in on_topic(messages, "/drone/camera/camera_info")}

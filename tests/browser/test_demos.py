@@ -42,7 +42,7 @@ def test_a_demo_runs_on_its_page(browser: Any, started: Callable[..., Run], tmp_
 
 
 SONAR = """
-from microsim.sensors.sensor import Display, Sensor
+from microsim.sensors.sensor import Display, PythonSensor
 
 class Sonar:
     def __init__(self, context): ...
@@ -50,7 +50,7 @@ class Sonar:
     def publish(self):
         return {"range": 2.5, "min_range": 0.1, "max_range": 6.0}
 
-SENSOR = Sensor("sonar", "sensor_msgs/msg/Range", Sonar, display=Display(layer="beam"))
+SENSOR = PythonSensor("sonar", "sensor_msgs/msg/Range", Sonar, display=Display(layer="beam"))
 """
 TOUR = """'''The rover drives ahead for two seconds.'''
 SCENARIO = {

@@ -14,12 +14,12 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 import microsim
-from microsim.missions.demo_pilot import DemoPilot
+from microsim.parts.missions.demo_pilot import DemoPilot
+from microsim.parts.view.web import PageOptions, Viewer, ViewerError
+from microsim.parts.view.web.page import ViewerPage
 from microsim.recording.bag_io import open_bag
 from microsim.recording.bag_replay import Replay
 from microsim.runner import Runner
-from microsim.view.web import PageOptions, Viewer, ViewerError
-from microsim.view.web.page import ViewerPage
 from tests.browser_support import PROBES, ROOT, SMALL, WORLD, Run, Tab, front_door, open_panels
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import microsim
 from microsim.cli.commands.replay import ReplayOptions, replay_bag
-from microsim.missions.demo_pilot import DemoPilot
+from microsim.parts.missions.demo_pilot import DemoPilot
 from microsim.recording.recorder import Recorder
 from microsim.runner import Runner
 from tests.browser_support import PROBES, SLOW_SCREEN, SMALL, WORLD, Run, Tab
@@ -110,7 +110,7 @@ def test_a_recording_as_a_file_plays_without_a_server(browser: Any, bag: Path, t
 
 
 def test_facts_of_a_bag_cannot_break_out_of_the_page(bag: Path) -> None:
-    from microsim.view.web.export import ExportFacts, _page
+    from microsim.parts.view.web.export import ExportFacts, _page
 
     sim = microsim.Simulation(WORLD)
     empty = '<html><head><meta charset="utf-8" /><title>Viser</title></head>'

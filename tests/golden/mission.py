@@ -160,7 +160,7 @@ def run_bundle_drive() -> str:
 
 def fly_shipped(mission: str, scenario: str) -> tuple[str, tuple[str, ...]]:
     """The digest of a shipped mission, and what was not as it expects."""
-    from microsim.missions import fly_mission
+    from microsim.parts.missions import fly_mission
 
     outcome = fly_mission(mission, scenario)
     return outcome.sim.digest(), outcome.violations

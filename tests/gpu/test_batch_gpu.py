@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from microsim.batch import BatchSimulation
 from microsim.errors import UsageError
 from tests.gpu.both_devices import pair
+from tests.parts.learning.task_runs import NAMES, OPTIONS, digest_of, random_actions
 from tests.support import bare
 from tests.unit.batch.device_scenarios import SOURCES, assert_complete, assert_same, drive, sensors_on_gpu
 from tests.unit.batch.test_batch import scenario
-from tests.unit.learning.task_runs import NAMES, OPTIONS, digest_of, random_actions
 from tests.unit.robots.test_plugin_robot import SLED
 
 pytestmark = pytest.mark.gpu
@@ -94,7 +94,10 @@ def test_a_plugin_robot_without_the_decorator_runs_there(tmp_path: Path) -> None
 
 
 def test_a_kernel_that_a_gpu_cannot_run_leaves_the_batch_on_the_cpu(tmp_path: Path) -> None:
-    code = SLED.replace('"sled"', '"sledge"').replace("expire(state", "room = np.zeros(command.shape[0]); expire(state")
+    code = SLED.replace('"sled"', '"sledge"').replace(
+        "    expire(robot", "    room = np.zeros(int(command.v)); expire(robot"
+    )
+    assert "np.zeros" in code
     (tmp_path / "sledge.py").write_text("import numpy as np\n" + code + "\nROBOT = Sled\n")
     robots = {"sledge": bare(start={"map_pose": {"x": 2, "y": 3}})}
     with pytest.raises(UsageError, match="the GPU cannot run this scenario"):
@@ -133,7 +136,7 @@ def test_environments_on_a_gpu_give_the_cpus_numbers_as_tensors(task: str, mode:
     n = 6 if task in ("CameraRover", "LaneKeeping") else 200
     options: Any = {"num_envs": n, "max_episode_steps": 15, "autoreset_mode": mode, **OPTIONS.get(task, {})}
     cpu, gpu = (
-        gymnasium.make_vec(f"microsim.learning:MicroSim/{task}-v0", device=device, **options)
+        gymnasium.make_vec(f"microsim.parts.learning:MicroSim/{task}-v0", device=device, **options)
         for device in ("cpu", "cuda")
     )
     found, expected = gpu.reset(seed=5), cpu.reset(seed=5)

@@ -20,7 +20,7 @@ def test_torchrl_uses_the_memory_of_the_batch() -> None:
 
 def test_torchrl_rolls_out_the_cpus_episodes_and_resets_the_worlds_that_ended() -> None:
     pytest.importorskip("torchrl")
-    from microsim.learning.adapters.torchrl_env import TorchRlEnv
+    from microsim.parts.learning.adapters.torchrl_env import TorchRlEnv
 
     actions = torch.as_tensor(np.random.default_rng(0).uniform(-1, 1, (15, 8, 4)).astype(np.float32))
 
@@ -36,7 +36,7 @@ def test_torchrl_rolls_out_the_cpus_episodes_and_resets_the_worlds_that_ended() 
 
 
 def test_a_mask_on_the_gpu_resets_its_worlds() -> None:
-    from microsim.learning import make_vec
+    from microsim.parts.learning import make_vec
 
     cpu, gpu = (make_vec("RoverAvoid", 6, device=device, autoreset=False) for device in ("cpu", "cuda"))
     mask = np.arange(6) % 2 == 0
@@ -50,7 +50,7 @@ def test_a_mask_on_the_gpu_resets_its_worlds() -> None:
 
 @pytest.mark.parametrize("task", ["Hover", "CameraRover"])
 def test_training_stays_on_the_gpu_and_the_same_seed_gives_the_same_weights(task: str) -> None:
-    from microsim.learning.ppo import Trainer
+    from microsim.parts.learning.ppo import Trainer
 
     few = {"worlds": 32, "rollout": 8, "steps": 32 * 8 * 3, "minibatch": 64, "target": 0.0, "check_every": 99}
     trainers = [Trainer(task, 1, device="cuda", settings=few) for _ in range(2)]

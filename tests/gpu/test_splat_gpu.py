@@ -10,17 +10,20 @@ from microsim.engine.noise import stream_key
 from microsim.render import gpu
 from microsim.render import renderer_choice as choice
 from microsim.render.palette_camera import CameraModel
+from microsim.render.relief import Ground
 from microsim.render.splat.activation import activate
+from microsim.render.splat.blending import NOTHING, SPLATS
 from microsim.render.splat.picture import CpuRenderer, Exposure, Shadows, Shot, Sky, SplatActor, Things, lens_of
 from microsim.render.splat.rasteriser import Rasteriser
 from microsim.sensors._splat_camera import SplatScene
 from tests.unit.render import splat_scenes
-from tests.unit.render.test_splat_reference import HORIZON, assert_close, expected
+from tests.unit.render.test_splat_reference import HORIZON, assert_close, assert_same_surfaces, expected
 
 pytestmark = pytest.mark.gpu
 
 SHOTS = splat_scenes.shots()
-SKY = Sky((0.7, 0.8, 0.9), (0.2, 0.4, 0.8))
+PARTS = "colours", "depths", "owners"
+SKY = Sky((0.7, 0.8, 0.9), (0.2, 0.4, 0.8), (0.5, 0.45, 0.4))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -37,11 +40,11 @@ def shot_of(scene, distortion=(0.0,) * 5, **changes):
 
 
 def same(found, wanted):
-    return found.colours.tobytes() == wanted.colours.tobytes() and found.depths.tobytes() == wanted.depths.tobytes()
+    return all(getattr(found, part).tobytes() == getattr(wanted, part).tobytes() for part in PARTS)
 
 
 def digest(found):
-    return hashlib.sha256(found.colours.tobytes() + found.depths.tobytes()).hexdigest()
+    return hashlib.sha256(b"".join(getattr(found, part).tobytes() for part in PARTS)).hexdigest()
 
 
 def test_the_self_test_passes():
@@ -58,8 +61,7 @@ def test_every_scene_agrees_with_float64(name):
     colours, alphas, depths = expected(scene, behind, np.inf, splats)
     assert_close(frame.colours, colours)
     assert_close(frame.alphas, alphas)
-    covered = alphas > 0.05
-    assert np.abs(frame.depths / np.maximum(depths, 1e-3) - 1.0)[covered].max(initial=0.0) < 1e-3
+    assert_same_surfaces(frame, depths)
 
 
 @pytest.mark.parametrize("name", SHOTS)
@@ -70,7 +72,7 @@ def test_every_scene_has_the_bits_of_the_cpu(name):
     frame = gpu.GpuRenderer(splats).frame(shot)
     cpu = CpuRenderer(splats)
     wanted = Rasteriser(splats).render(shot.view, *cpu._background(shot))
-    for part in ("colours", "alphas", "depths"):
+    for part in ("colours", "alphas", "depths", "owners"):
         a, b = getattr(frame, part), getattr(wanted, part)
         assert a.tobytes() == b.tobytes(), f"{part}: {np.count_nonzero(a != b)} differ, most {np.abs(a - b).max()}"
 
@@ -160,6 +162,12 @@ def test_the_oval_through_each_camera_has_the_bits_of_the_cpu():
     assert all(same(*pair) for pair in zip(found, wanted, strict=True))
 
 
+def hills(seed):
+    heights = np.random.default_rng(seed).normal(0.0, 0.3, (37, 53))
+    heights[5:8, 10:20] = np.nan
+    return Ground(heights, 0.7, -20.0, -14.0)
+
+
 def moved_actors(seed, count=5):
     """Small yards that stand and turn among the others; two of them are the same splats."""
     rng = np.random.default_rng(seed)
@@ -188,12 +196,14 @@ def test_actors_of_splats_and_shadows_have_the_bits_of_the_cpu(seed, bend):
     camera = CameraModel(*scene.size, *scene.focal, *scene.principal, bend or (0.0,) * 5, bend is not None)
     shots = [
         shot_of(scene, sky=SKY, actors=moved_actors(seed), shadows=shadows)
-        for shadows in (None, Shadows(bodies, camera.rays()))
+        for shadows in (None, Shadows(bodies, camera.rays()), Shadows(bodies, camera.rays(), hills(seed)))
     ]
     splats = activate(rows)
     found, wanted = gpu.GpuRenderer(splats).pictures([plain, *shots]), CpuRenderer(splats).pictures([plain, *shots])
     assert all(same(*pair) for pair in zip(found, wanted, strict=True))
-    assert len({digest(each) for each in found}) == 3, "actors and shadows are seen"
+    assert len({digest(each) for each in found}) == 4, "actors, shadows, and the ground on which they fall are seen"
+    assert {*np.unique(found[0].owners).tolist()} <= {NOTHING, SPLATS}
+    assert found[1].owners.max() > SPLATS, "of actors too it is known whose surface a pixel shows"
 
 
 def test_a_run_with_actors_has_one_digest(tmp_path):

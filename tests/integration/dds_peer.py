@@ -13,8 +13,8 @@ from typing import Any
 
 from microsim import messages as wire
 from microsim.messages.topics import Qos
-from microsim.ros2.transport import Parameter, Publisher, Value
-from microsim.ros2.transport.dds import Client, DdsTransport
+from microsim.parts.ros2.transport import Parameter, Publisher, Value
+from microsim.parts.ros2.transport.dds import Client, DdsTransport
 
 
 class Peer:

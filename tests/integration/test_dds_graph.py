@@ -25,9 +25,9 @@ from cyclonedds.builtin import (
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.qos import Policy
 
-from microsim.ros2.transport.cdr_endpoints import matched
-from microsim.ros2.transport.dds_domain import configuration, domain_id
-from microsim.ros2.transport.dds_graph import DISCOVERY_TYPE, Graph, announced, user_data_of
+from microsim.parts.ros2.transport.cdr_endpoints import matched
+from microsim.parts.ros2.transport.dds_domain import configuration, domain_id
+from microsim.parts.ros2.transport.dds_graph import DISCOVERY_TYPE, Graph, announced, user_data_of
 
 from .conftest import Remote, wait_for
 

@@ -13,13 +13,13 @@ import pytest
 
 from microsim import messages as wire
 from microsim.messages.topics import Qos
-from microsim.ros2.transport import Parameter
+from microsim.parts.ros2.transport import Parameter
 
 pytest.importorskip("cyclonedds")
 
-from microsim.ros2.transport.dds import DdsTransport
-from microsim.ros2.transport.dds_graph import Graph
-from microsim.ros2.transport.standalone import NotYet
+from microsim.parts.ros2.transport.dds import DdsTransport
+from microsim.parts.ros2.transport.dds_graph import Graph
+from microsim.parts.ros2.transport.standalone import NotYet
 
 from .conftest import Remote, wait_for
 

@@ -17,7 +17,7 @@ from microsim.messages.topics import Qos
 
 pytest.importorskip("cyclonedds")
 
-from microsim.ros2.transport.dds import DdsTransport
+from microsim.parts.ros2.transport.dds import DdsTransport
 from tests.ros_domains import own_domain
 
 from .conftest import Remote, wait_for
@@ -277,7 +277,7 @@ def test_the_type_read_from_a_sample_is_the_one_the_library_reports() -> None:
     from cyclonedds.domain import DomainParticipant
     from cyclonedds.pub import DataWriter
 
-    from microsim.ros2.transport import cdr_endpoints, dds_domain
+    from microsim.parts.ros2.transport import cdr_endpoints, dds_domain
 
     dds_domain.open_domain(dds_domain.domain_id())
     participant = DomainParticipant(dds_domain.domain_id())

@@ -17,7 +17,7 @@ from microsim.messages.topics import TOPICS, Qos
 from microsim.sensors.lidar import POINT
 from tests.integration.conftest import wait_for
 from tests.integration.test_node_dds import SET_INT, Stage
-from tests.unit.ros2.test_ros2_examples import CAMERAS, example, oval_without
+from tests.parts.ros2.test_ros2_examples import CAMERAS, example, oval_without
 
 ACKERMANN = TOPICS["ackermann_cmd"].type
 ODOMETRY, STATUS, CLOUD = TOPICS["odom"].type, TOPICS["sim_status"].type, TOPICS["points"].type

@@ -24,11 +24,12 @@ from microsim.cli import app
 pytest.importorskip("cyclonedds")
 
 from microsim.messages.topics import Qos
-from microsim.ros2.client.client_node import ClientNode
-from microsim.ros2.client.reasons import nobody_there, participants_on_this_machine
-from microsim.ros2.transport import Parameter
-from microsim.ros2.transport.dds import DdsTransport
-from microsim.ros2.transport.dds_domain import domain_id
+from microsim.messages.type_files import event_type
+from microsim.parts.live_tools.client.client_node import ClientNode
+from microsim.parts.live_tools.client.reasons import nobody_there, participants_on_this_machine
+from microsim.parts.ros2.transport import Parameter
+from microsim.parts.ros2.transport.dds import DdsTransport
+from microsim.parts.ros2.transport.dds_domain import domain_id
 from tests.forked_python import forked_python
 from tests.json_support import assert_published
 from tests.ros_domains import free_domain
@@ -185,7 +186,7 @@ def test_parameters_are_read_set_described_and_dumped(simulator: None, tmp_path:
     assert json.loads(run("param", "describe", "/microsim", "rover.max_v", "--json")[1])["type"] == "double"
     assert "seed" in run("param", "list", "/microsim")[1].split()
     (tmp_path / "dumped.yaml").write_text(run("param", "dump", "/microsim")[1], encoding="utf-8")
-    from microsim.ros2.transport.ros_arguments import read_params_file
+    from microsim.parts.ros2.transport.ros_arguments import read_params_file
 
     assert {each.name: each.value for each in read_params_file(tmp_path / "dumped.yaml")}["rover.max_v"] == 2.0
     with pytest.raises(microsim.UsageError, match="is of type integer, not string"):
@@ -401,7 +402,7 @@ def test_types_of_a_folder_pass_both_ways(tmp_path: Path, simulator: None) -> No
             publisher.publish({"parts": [{"code": [1, 300]}]})
 
 
-# with real answers; `tests/unit/cli/test_ros2_forms.py` has every form that is parsed
+# with real answers; `tests/parts/live_tools/test_ros2_forms.py` has every form that is parsed
 ROS2_FORMS = [
     ("topic type /rover/odom", r"nav_msgs/msg/Odometry\n"),
     ("topic find nav_msgs/msg/Odometry", r"/drone/odom\n/rover/odom\n"),
@@ -422,7 +423,7 @@ ROS2_FORMS = [
     ("service type /sim/reset", r"std_srvs/srv/Empty\n"),
     ("service find -c std_srvs/srv/SetBool", r"\d+\n"),
     ("service info /sim/pause", r"(?s)/sim/pause\n.*servers  1\n    /microsim\n.*"),
-    ("action info -t /simulate_steps", r"(?s)/simulate_steps \[.*SimulateSteps\]\n.*servers  1\n    /microsim\n.*"),
+    ("action info -t /simulate_steps", r"(?s)/simulate_steps\n  type .*SimulateSteps\n.*servers  1\n    /microsim\n.*"),
     ("action type /simulate_steps", r"simulation_interfaces/action/SimulateSteps\n"),
     ("param list /microsim --param-prefixes rover.max --param-type", r"(rover.max_\w+ \(type: double\)\n){2}"),
     ("param describe /microsim seed rover.max_v", r"(?s)name: seed\n.*name: rover.max_v\n.*"),
@@ -491,3 +492,38 @@ def test_parameters_as_a_mapping(node: ClientNode, peer: PollingPeer) -> None:
 def test_json_fits_its_schema(command: tuple[str, ...], simulator: None) -> None:
     code, text = run(*command, "--json")  # compares
     assert (code, bool(text)) == (0, True)
+
+
+def test_calls_of_a_service_with_introspection_are_printed(node: ClientNode, simulator: None) -> None:
+    """A node publishes them, as one does whose introspection is on."""
+    event = {
+        "info": {"event_type": 1, "sequence_number": 7, "stamp": {"sec": 3}, "client_gid": list(range(16))},
+        "request": [{"data": True}],
+    }
+    publisher = node.publisher("/sim/pause/_service_event", event_type("std_srvs/srv/SetBool"), Qos(10))
+    is_over = threading.Event()
+
+    def publish() -> None:
+        while not is_over.wait(0.1):
+            publisher.publish(event)
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        code, text = run("service", "echo", "/sim/pause", "--once", "--json", "--timeout", "60")
+        flow = run("service", "echo", "/sim/pause", "std_srvs/srv/SetBool", "--once", "--flow-style")[1]
+    finally:
+        is_over.set()
+        thread.join()
+    found = json.loads(text)
+    assert code == 0
+    assert (found["info"]["event_type"], found["info"]["sequence_number"]) == ("REQUEST_RECEIVED", 7)
+    assert (found["request"], found["response"]) == ([{"data": True}], [])
+    assert "event_type: REQUEST_RECEIVED" in flow
+    assert "request: [{data: true}], response: []" in flow
+
+
+def test_a_service_without_introspection_says_so(simulator: None) -> None:
+    done = CliRunner().invoke(app, ["service", "echo", "/sim/reset", "--timeout", "0.5"])
+    assert done.exit_code == 1
+    assert "is introspection of the service enabled" in done.stderr

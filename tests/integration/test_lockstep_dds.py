@@ -15,10 +15,10 @@ import pytest
 from typer.testing import CliRunner
 
 import microsim
-from microsim.check.node_check import NodeCheck, check_node, conditions, first_differences
 from microsim.cli import app
-from microsim.ros2.microsim_node import MicroSimNode, start_node
-from microsim.ros2.transport.dds import DdsTransport
+from microsim.parts.ros2.microsim_node import MicroSimNode, start_node
+from microsim.parts.ros2.transport.dds import DdsTransport
+from microsim.parts.sweep.check.node_check import NodeCheck, check_node, conditions, first_differences
 from microsim.runner import Watcher
 from tests.cli_support import run_microsim
 from tests.forked_python import forked_python

@@ -18,7 +18,7 @@ from cyclonedds.util import duration
 import microsim
 from microsim import messages as wire
 from microsim.messages.topics import Qos
-from microsim.ros2.transport.dds import DdsTransport
+from microsim.parts.ros2.transport.dds import DdsTransport
 from tests.forked_python import forked_python
 from tests.integration.conftest import PATIENCE_S, ROOT, Remote, wait_for
 from tests.ros_domains import own_domain

@@ -3,9 +3,9 @@
 import subprocess
 from pathlib import Path
 
-from microsim.learning.policy_node import scenario_for
-from microsim.ros2.microsim_node import start_node
-from microsim.ros2.transport.dds import DdsTransport
+from microsim.parts.learning.policy_node import scenario_for
+from microsim.parts.ros2.microsim_node import start_node
+from microsim.parts.ros2.transport.dds import DdsTransport
 from microsim.runner import Watcher
 from tests.forked_python import forked_python
 from tests.integration.conftest import PATIENCE_S, ROOT

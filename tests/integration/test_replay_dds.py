@@ -8,7 +8,7 @@ from pathlib import Path
 
 from microsim import messages as wire
 from microsim.messages.topics import Qos
-from microsim.ros2.transport.dds import DdsTransport
+from microsim.parts.ros2.transport.dds import DdsTransport
 from tests.forked_python import forked_python
 from tests.integration.conftest import PATIENCE_S, ROOT, wait_for
 from tests.recording_support import record

@@ -12,7 +12,7 @@ import pytest
 
 from microsim import messages as wire
 from microsim.messages.topics import DEFAULT_QOS
-from microsim.ros2.transport.dds import DdsTransport
+from microsim.parts.ros2.transport.dds import DdsTransport
 from tests.forked_python import forked_python
 from tests.integration.conftest import PATIENCE_S, ROOT, wait_for
 

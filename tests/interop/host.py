@@ -16,8 +16,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from microsim.messages.topics import Qos
-from microsim.ros2.transport import Parameter, Transport, Value, open_transport
-from microsim.ros2.transport.standalone import NotYet
+from microsim.parts.ros2.transport import Parameter, Transport, Value
+from microsim.parts.ros2.transport.standalone import NotYet
+from microsim.parts.ros2.transports import open_transport
 
 POLL_S = 0.005
 
@@ -161,7 +162,7 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever else prints must not disturb the protocol
     kind, node, *ros_args = sys.argv[1:]
-    host = Host(open_transport(kind, node, ros_args))  # type: ignore[arg-type]
+    host = Host(open_transport(kind, node, ros_args))
     lines: queue.Queue[str] = queue.Queue()
     threading.Thread(target=listen, args=(lines,), daemon=True).start()
     line = "?"

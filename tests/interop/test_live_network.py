@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import microsim
 from microsim.cli import app
-from microsim.ros2.client.client_node import ClientNode
+from microsim.parts.live_tools.client.client_node import ClientNode
 from tests.integration.conftest import wait_for
 from tests.interop.driver import Peer, environment, has_built_interfaces
 from tests.ros_domains import free_domain

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from microsim.ros2.transport.rtps_participant import INDICES
+from microsim.parts.ros2.transport.rtps_participant import INDICES
 from tests.interop.driver import Host, Peer, RemoteError, acquaint, has_built_interfaces
 from tests.ros_domains import free_domain
 

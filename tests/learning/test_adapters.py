@@ -16,8 +16,8 @@ def test_stable_baselines3_learns_on_one_batch_and_the_worlds_are_those_of_the_v
     from stable_baselines3 import PPO
     from stable_baselines3.common.vec_env import VecMonitor
 
-    from microsim.learning.adapters.sb3_vec_env import Sb3VecEnv
-    from microsim.learning.environments import TaskVectorEnv
+    from microsim.parts.learning.adapters.sb3_vec_env import Sb3VecEnv
+    from microsim.parts.learning.environments import TaskVectorEnv
 
     env = Sb3VecEnv("Hover", 16, max_episode_steps=5)
     env.seed(7)
@@ -48,7 +48,7 @@ def test_stable_baselines3_learns_on_one_batch_and_the_worlds_are_those_of_the_v
 def test_torchrl_checks_the_environment_and_resets_the_worlds_that_ended() -> None:
     from torchrl.envs.utils import check_env_specs
 
-    from microsim.learning.adapters.torchrl_env import TorchRlEnv
+    from microsim.parts.learning.adapters.torchrl_env import TorchRlEnv
 
     env = TorchRlEnv("Hover", 8, seed=3, max_episode_steps=6)
     check_env_specs(env)
@@ -66,7 +66,7 @@ def test_torchrl_checks_the_environment_and_resets_the_worlds_that_ended() -> No
 
 def assert_torchrl_shares_memory(device: str) -> None:
     """Actions, observations and flags of a step are those of the batch's environment, not copies."""
-    from microsim.learning.adapters.torchrl_env import TorchRlEnv
+    from microsim.parts.learning.adapters.torchrl_env import TorchRlEnv
 
     env, passed = TorchRlEnv("Hover", 8, device, seed=3, copy=False, max_episode_steps=2), []
     step = env.worlds.step
@@ -97,7 +97,7 @@ def test_skrl_trains_and_its_tensors_are_those_of_the_batch(tmp_path: Path) -> N
     from skrl.models.torch import DeterministicMixin, GaussianMixin, Model
     from skrl.trainers.torch import SequentialTrainer
 
-    from microsim.learning.adapters.skrl_env import SkrlEnv
+    from microsim.parts.learning.adapters.skrl_env import SkrlEnv
 
     class Actor(GaussianMixin, Model):  # type: ignore[misc]
         def __init__(self, **spaces: Any) -> None:
@@ -146,7 +146,7 @@ def test_rllib_makes_one_batch_of_the_registered_environment() -> None:
     try:
         config = (
             PPOConfig()
-            .environment("microsim.learning:MicroSim/Hover-v0")
+            .environment("microsim.parts.learning:MicroSim/Hover-v0")
             .env_runners(num_env_runners=0, num_envs_per_env_runner=32, gym_env_vectorize_mode="vector_entry_point")
             .training(train_batch_size=512, minibatch_size=128, num_epochs=1)
         )
@@ -161,8 +161,8 @@ def test_rllib_makes_one_batch_of_the_registered_environment() -> None:
 
 
 def test_a_vector_of_pettingzoo_worlds_equals_single_ones() -> None:
-    from microsim.learning.adapters.parallel_vector import ParallelVectorEnv
-    from microsim.learning.parallel import TaskParallelEnv
+    from microsim.parts.learning.adapters.parallel_vector import ParallelVectorEnv
+    from microsim.parts.learning.parallel import TaskParallelEnv
 
     many = ParallelVectorEnv("TeamTask", 3)
     seen, _ = many.reset(seed=20)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from microsim.learning import make_vec
+from microsim.parts.learning import make_vec
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.learning

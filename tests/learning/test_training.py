@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from microsim.cli import app
 from microsim.errors import UsageError
-from microsim.learning.evaluation import evaluate
-from microsim.learning.learning_curve import Progress
-from microsim.learning.policy import Policy, load_policy
+from microsim.parts.learning.evaluation import evaluate
+from microsim.parts.learning.learning_curve import Progress
+from microsim.parts.learning.policy import Policy, load_policy
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.learning
@@ -29,7 +29,7 @@ def weights(policy: Any) -> bytes:
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_one_others() -> None:
-    from microsim.learning.ppo import Trainer
+    from microsim.parts.learning.ppo import Trainer
 
     few = {**SHORT, "steps": 128 * 16 * 3}
     runs = [weights(Trainer("Hover", seed, settings=few).run()) for seed in (1, 1, 2)]
@@ -38,7 +38,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_one_others() -> None:
 
 
 def test_a_short_training_gets_better() -> None:
-    from microsim.learning.ppo import Trainer
+    from microsim.parts.learning.ppo import Trainer
 
     curve: list[Any] = []
     policy = Trainer("Patrol", 0, settings=SHORT).run(curve.append)
@@ -49,7 +49,7 @@ def test_a_short_training_gets_better() -> None:
 
 
 def test_the_task_of_the_docs_trains(tmp_path: Path) -> None:
-    from microsim.learning.ppo import Trainer
+    from microsim.parts.learning.ppo import Trainer
 
     page = (Path(__file__).parents[2] / "docs" / "learning.md").read_text(encoding="utf-8")
     code = page.split(":caption: dock.py\n", 1)[1].split("```", 1)[0]
@@ -85,7 +85,7 @@ FEW = {"worlds": 4, "rollout": 4, "steps": 32, "minibatch": 16, "target": 0.0}
 
 
 def test_a_training_that_is_stopped_keeps_what_was_learned() -> None:
-    from microsim.learning.ppo import Trainer
+    from microsim.parts.learning.ppo import Trainer
 
     settings = {"worlds": 16, "rollout": 4, "steps": 6400}
     trainer, seen = Trainer("Hover", 1, settings=settings), []
@@ -116,7 +116,7 @@ def test_a_signal_ends_the_command_with_a_policy(tmp_path: Path) -> None:
 
 
 def test_agents_that_are_alike_share_a_policy() -> None:
-    from microsim.learning.ppo import Trainer
+    from microsim.parts.learning.ppo import Trainer
 
     swarm = Trainer("Swarm", settings=FEW).run()
     assert swarm.layers[0][0].shape[0] == 8
@@ -125,7 +125,7 @@ def test_agents_that_are_alike_share_a_policy() -> None:
 
 
 def test_the_network_follows_from_the_observations_and_torch_onnx_and_the_kernel_agree(tmp_path: Path) -> None:
-    from microsim.learning.ppo import Network, PpoSettings, Trainer
+    from microsim.parts.learning.ppo import Network, PpoSettings, Trainer
 
     trainers = [Trainer("CameraRover", 3, settings=FEW) for _ in range(2)]
     before = trainers[0].policy()
@@ -150,7 +150,7 @@ def test_the_network_follows_from_the_observations_and_torch_onnx_and_the_kernel
 
 
 def test_a_setting_that_does_not_exist_is_refused() -> None:
-    from microsim.learning.ppo import Trainer
+    from microsim.parts.learning.ppo import Trainer
 
     with pytest.raises(UsageError, match="no setting 'rolout'; did you mean 'rollout'"):
         Trainer("Hover", settings={"rolout": 3})
@@ -160,14 +160,14 @@ def test_a_setting_that_does_not_exist_is_refused() -> None:
     ("name", "value"), [("filters", 0.0), ("check_every", 0.5), ("steps", np.nan), ("clip", np.inf)]
 )
 def test_a_setting_without_meaning_is_refused(name: str, value: float) -> None:
-    from microsim.learning.ppo import PpoSettings
+    from microsim.parts.learning.ppo import PpoSettings
 
     with pytest.raises(UsageError, match=f"the setting {name} of the training: expected a .*number"):
         PpoSettings().changed({name: value})
 
 
 def test_on_a_machine_without_a_gpu_training_there_is_refused() -> None:
-    from microsim.learning.ppo import Trainer
+    from microsim.parts.learning.ppo import Trainer
 
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")

@@ -91,7 +91,7 @@ say "colcon test"
  set +u; source "$workspace/install/setup.bash"; set -u
  # three of the files that it runs by default, which take seconds
  colcon --log-level error test --event-handlers console_direct- console_stderr- \
-   --pytest-args tests/unit/messages/test_wire.py tests/unit/engine/test_timekeeper.py tests/unit/ros2/test_transport_memory.py
+   --pytest-args tests/unit/messages/test_wire.py tests/unit/engine/test_timekeeper.py tests/parts/ros2/test_transport_memory.py
  colcon test-result --verbose >"$scratch/results" || { cat "$scratch/results" >&2; fail "colcon test failed"; }
  grep -Eq '^Summary: [1-9][0-9]+ tests, 0 errors, 0 failures' "$scratch/results" || fail "colcon test ran something else: $(cat "$scratch/results")"
  cat "$scratch/results")

@@ -220,7 +220,7 @@ def full_disk(folder: Path) -> Result:
 READERS = """
 import json, struct, sys, threading
 from microsim.messages.topics import Qos
-from microsim.ros2.transport.dds import DdsTransport
+from microsim.parts.ros2.transport.dds import DdsTransport
 nodes, heard = [], []
 for index in range(int(sys.argv[1])):
     node, ticks = DdsTransport(f"reader_{sys.argv[2]}_{index}", []), []
@@ -320,9 +320,9 @@ def viewer_frames(count: int) -> Result:
     from websockets.sync.client import connect
     from websockets.typing import Subprotocol
 
-    from microsim.view.web.interface import PageOptions
-    from microsim.view.web.page import ViewerPage
-    from tests.unit.view.test_page_server import front_door, heard, open_panels
+    from microsim.parts.view.web.interface import PageOptions
+    from microsim.parts.view.web.page import ViewerPage
+    from tests.parts.view.test_page_server import front_door, heard, open_panels
 
     complaints = _Complaints()
     logging.getLogger("websockets").addHandler(complaints)

@@ -98,7 +98,7 @@ def _scenarios(folder: Path) -> Try:
 
 def _missions(folder: Path) -> Try:
     from microsim.documents.yaml_text import read_yaml
-    from microsim.missions.mission_file import load_mission
+    from microsim.parts.missions.mission_file import load_mission
     from microsim.paths import data_folder
 
     files = sorted((data_folder() / "missions").glob("*.yaml"))
@@ -160,8 +160,8 @@ MESHES = ("geometry/static_mesh.ply", "geometry/static_mesh.glb", "geometry/stat
 
 
 def _splats(folder: Path) -> Try:
-    from microsim.bundle.capture.splat_import import SplatOptions, import_splat
-    from tests.unit.bundle.test_bundle_commands import usual_ply
+    from microsim.bundle.splat_import import SplatOptions, import_splat
+    from tests.parts.worlds.test_bundle_commands import usual_ply
 
     good = [usual_ply(20, 1, form)[0] for form in ("binary_little_endian", "ascii")]
 
@@ -206,7 +206,7 @@ def _states(folder: Path) -> Try:
     sim.radio_send("drone", b"on its way")
     sim.step(30)
     save_state(folder / "good.state", sim.snapshot())
-    good, content = (folder / "good.state").read_bytes(), to_bytes(sim.snapshot().memory)
+    good, content = (folder / "good.state").read_bytes(), to_bytes(sim.snapshot().state)
 
     def attempt(dice: random.Random) -> None:
         if dice.random() < 0.5:
@@ -219,7 +219,7 @@ def _states(folder: Path) -> Try:
 
 
 def _tokens(folder: Path) -> Try:
-    from microsim.sweep.run_one import Token, TokenSource, _checksum, read_token
+    from microsim.parts.sweep.run_one import Token, TokenSource, _checksum, read_token
 
     good = str(Token(TokenSource("default", "0" * 12), TokenSource("patrol", "1" * 12), 7, 3.5, {"wind.gust_sigma": 1}))
     body = good.rpartition(":check=")[0]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typing_extensions import NotRequired, TypedDict
 
-from microsim.cli.command import BagArgument, Command, JsonOption
+from microsim.cli.command import BagArgument, Command, JsonOption, with_options
 from microsim.cli.json_schemas import Digest, Ticks
-from microsim.cli.terminal import FAILED, GOOD, print_json
-from microsim.options import argument
+from microsim.cli.terminal import ExitCode, print_json
+from microsim.errors import UsageError
+from microsim.options import argument, flag, option
 
 if TYPE_CHECKING:
     from microsim.recording.maintenance import BagInfo
@@ -51,8 +52,17 @@ class BagOutput(TypedDict):
 COMMAND = Command(bag, panel="Recordings", position=240, json={"info": BagOutput})
 
 
+class InfoOptions(NamedTuple):
+    path: BagArgument
+    names_only: Annotated[bool, flag("--topic-name -t", "Print only the names of the topics.")] = False
+    json: JsonOption = False
+    storage: Annotated[str, option("--storage -s KIND", "The kind is found out.", hidden=True)] = ""
+    verbose: Annotated[bool, flag("--verbose -v", "All is shown in any case.", hidden=True)] = False
+
+
 @bag.command()
-def info(path: BagArgument, as_json: JsonOption = False) -> int:
+@with_options
+def info(options: InfoOptions) -> int:
     """Show what a recording contains, and whether it is complete. Exit code 1 when it is damaged.
 
     \b
@@ -62,12 +72,14 @@ def info(path: BagArgument, as_json: JsonOption = False) -> int:
     """
     from microsim.recording.maintenance import look
 
-    found = look(path)
-    if as_json:
+    found = look(options.path)
+    if options.json:
         print_json(found.to_dict())
+    elif options.names_only:
+        print("\n".join(found.topics))
     else:
         _print_info(found)
-    return FAILED if found.problem else GOOD
+    return ExitCode.FAILED if found.problem else ExitCode.GOOD
 
 
 def _print_info(found: BagInfo) -> None:
@@ -106,3 +118,25 @@ def repair(path: Annotated[Path, argument("BAG", "The folder of a recording.")])
         print(f"rewritten: {damage}")
     state = "finished" if done.damaged else "was whole"
     print(f"{path} {state}: {done.messages:,} messages, up to {done.last_ns / 1e9:.3f} s")
+
+
+_INSTEAD = {  # verbs of `ros2 bag`, and what does it here
+    "play": "`microsim replay BAG --rtf 1 --transport auto` runs it again on ROS 2",
+    "burst": "`microsim replay BAG --rtf 1 --transport auto` runs it again on ROS 2",
+    "record": "`microsim run SCENARIO --record BAG` records what a simulation sends and takes",
+    "reindex": "`microsim bag repair BAG` finishes a recording that was cut off",
+    "convert": "`microsim replay BAG --record NEW` records a run again, with other options",
+    "list": "recordings are MCAP or SQLite files, and there are no plug-ins for others",
+}
+
+
+def _refuse(verb: str) -> None:
+    def refused(words: Annotated[list[str] | None, argument("...", "Anything.")] = None) -> None:
+        raise UsageError(f"`bag {verb}` is not supported: {_INSTEAD[verb]}")
+
+    settings = {"ignore_unknown_options": True}
+    bag.command(verb, hidden=True, help=f"Not supported: {_INSTEAD[verb]}.", context_settings=settings)(refused)
+
+
+for _verb in _INSTEAD:
+    _refuse(_verb)

@@ -9,7 +9,7 @@ from microsim.attachment import Attachment
 from microsim.cli.command import Command, PluginsOption, ResultJsonOption, real_time_factor, seconds, seed_value
 from microsim.cli.json_schemas import RunOutput
 from microsim.cli.runs import carry_out, plan_of
-from microsim.cli.terminal import GOOD
+from microsim.cli.terminal import ExitCode
 from microsim.options import argument, option
 from microsim.shipped import Chosen, demo_about, load_demo
 
@@ -61,4 +61,4 @@ def _list() -> int:
     print_group("demos", {name: demo_about(demo_file(name)) for name in demo_names()})
     print("\nRun one: microsim demo oval --open")
     print(f"Read one: {demo_file('team')}")
-    return GOOD
+    return ExitCode.GOOD

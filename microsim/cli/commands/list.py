@@ -9,8 +9,6 @@ from typing_extensions import TypedDict
 
 from microsim.cli.command import Command, JsonOption
 from microsim.cli.terminal import print_json
-from microsim.errors import MicroSimError
-from microsim.shipped import first_comment, world_about
 
 
 def list_(as_json: JsonOption = False) -> None:
@@ -34,20 +32,17 @@ def list_(as_json: JsonOption = False) -> None:
 Listed = dict[str, str]
 
 
-class ListOutput(TypedDict):
-    """Names, each with a sentence about it."""
+def _output() -> Any:
+    """A field for each group."""
+    from microsim.listings import LISTINGS
 
-    scenarios: Listed
-    missions: Listed
-    worlds: Listed
-    robots: Listed
-    sensors: Listed
-    generators: Listed
-    faults: Listed
-    metrics: Listed
+    make: Any = TypedDict
+    made = make("ListOutput", dict.fromkeys(LISTINGS.built_in, Listed))
+    made.__doc__ = "Names, each with a sentence about it."
+    return made
 
 
-COMMAND = Command(list_, panel="Scenarios and worlds", position=310, json=ListOutput)
+COMMAND = Command(list_, panel="Scenarios and worlds", position=310, json=_output)
 
 
 def print_group(title: str, entries: dict[str, str]) -> None:
@@ -67,37 +62,7 @@ def print_group(title: str, entries: dict[str, str]) -> None:
     console.print(table)
 
 
-def _groups() -> dict[str, dict[str, str]]:
-    from microsim import paths
-    from microsim.faults import FAULTS
-    from microsim.generators import GENERATORS
-    from microsim.robots.robot import COMMON_SENSORS, ROBOTS
-    from microsim.sensors import SENSORS
-    from microsim.sweep.metrics import all_metrics
+def _groups() -> dict[str, Listed]:
+    from microsim.listings import LISTINGS
 
-    robots = {name: _first_line(model) for name, model in ROBOTS.built_in.items()}
-    sensors = {name: _first_line(sensor.settings) for name, sensor in COMMON_SENSORS.items()}
-    return {
-        "scenarios": {name: first_comment(paths.scenario_file(name)) for name in paths.scenario_names()},
-        "missions": {name: first_comment(paths.mission_file(name)) for name in paths.mission_names()},
-        "worlds": {name: world_about(name) for name in paths.world_names()},
-        "robots": {**robots, **dict.fromkeys(ROBOTS.plugin_names(), "plug-in")},
-        "sensors": {**sensors, **dict.fromkeys(SENSORS.plugin_names(), "plug-in")},
-        "generators": {name: _generator_about(name) for name in GENERATORS.names()},
-        "faults": {name: kind.about for name, kind in FAULTS.built_in.items()},
-        "metrics": {name: _first_line(metric) for name, metric in all_metrics().items()},
-    }
-
-
-def _first_line(documented: Any) -> str:
-    return (documented.__doc__ or "").strip().split("\n")[0]
-
-
-def _generator_about(name: str) -> str:
-    from microsim.generators import GENERATORS
-
-    try:
-        generator = GENERATORS.find(name)
-    except MicroSimError as error:
-        return f"cannot be loaded: {error}"
-    return _first_line(generator.generate) if generator is not None else ""
+    return {each.name: dict(each.entries()) for each in LISTINGS.all()}

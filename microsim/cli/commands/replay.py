@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from typing_extensions import TypedDict
@@ -17,26 +17,20 @@ from microsim.cli.command import Command, PluginsOption, QuietOption
 from microsim.cli.json_schemas import ComparisonOutput, Digest, SimulatedTime, Ticks
 from microsim.cli.precompile import compiling
 from microsim.cli.runs import joined, plan_of, reported
-from microsim.cli.terminal import FAILED, GOOD, note, print_json, tell
-from microsim.errors import MicroSimError, UsageError
+from microsim.cli.terminal import ExitCode, note, print_json, tell
+from microsim.errors import UsageError
 from microsim.options import argument, flag, option, simulated_time
-from microsim.version import __version__
 
 if TYPE_CHECKING:
     from microsim.recording.bag_io import ForeignBag, OwnBag
     from microsim.recording.bag_replay import Replay
     from microsim.simulation import Simulation
-    from microsim.sweep.metrics import Value
-    from microsim.sweep.run_one import Replayable
 
 _REASONS = 5  # why inputs were ignored, at most
 
 
 class ReplayOptions(NamedTuple):
     path: Annotated[Path | None, argument("BAG", "A recording: its folder, or one of its files.")] = None
-    token: Annotated[
-        str | None, option("--token TOKEN", "Instead of a bag: the token of a run, from the result of a sweep.")
-    ] = None
     verify: Annotated[bool, flag("--verify", "Compare every message with the recording.")] = False
     rtf: Annotated[float, option("--rtf X", "Real-time factor; 0: as fast as possible.", min=0.0, max=100_000.0)] = 0.0
     start: Annotated[
@@ -52,41 +46,18 @@ class ReplayOptions(NamedTuple):
             "--scenario S", "For bags of other programs: the scenario to run; for a token: where its scenario is now."
         ),
     ] = None
-    mission: Annotated[str | None, option("--mission M", "For a token: where its mission is now.")] = None
     seed: Annotated[int | None, option("--seed N", "For bags of other programs: the seed.")] = None
     plugins: PluginsOption = None
     world: Annotated[str | None, option("--world BUNDLE", "Where the scenario's world bundle is now.")] = None
-    only: Annotated[
-        list[str] | None, option("--topics PATTERN", "With --lockstep: play only these topics. May be repeated.")
-    ] = None
-    without: Annotated[
-        list[str] | None, option("--exclude PATTERN", "With --lockstep: do not play these topics. May be repeated.")
-    ] = None
-    html: Annotated[
-        Path | None, option("--html FILE", "Write the run as one HTML page with a time slider, for offline viewing.")
-    ] = None
     json: Annotated[bool, flag("--json", "Print the outcome as one line of JSON.")] = False
     quiet: QuietOption = False
 
 
-_NOT_WITH_TOKEN = ("BAG", "--verify", "--from", "--seed", "--world", "--transport", "--view")
-_PLAYS = "plays the bag's messages into nodes"
-_OF_SIMULATIONS = (
-    "--scenario", "--seed", "--plugins", "--world", "--verify", "--html", "--view", "--open", "--save-state",
-)  # fmt: skip
 _ALONE = (
     (
         "--verify",
         "looks at the whole recording, as fast as possible",
         ("--from", "--at", "--save-state", "--record", "--html", "--view", "--rtf", "--transport"),
-    ),
-    *(
-        (
-            name,
-            "plays the bag's messages into nodes",
-            (*_OF_SIMULATIONS, "--verify", "--html", "--view", "--save-state"),
-        )
-        for name in ("--lockstep", "--with")
     ),
     ("--json", "prints the outcome of a replay", ("--html", "--view")),
     ("--view", "shows the recording", ("--html", "--at", "--record", "--save-state", "--transport")),
@@ -97,7 +68,7 @@ _ALONE = (
 def replay(options: ReplayOptions, attachments: Sequence[Attachment] = ()) -> int:
     """Run a recorded mission again, from its inputs; or the run of a token.
 
-    Exit codes: 0 good, 1 the replay differs, 2 the bag or token cannot be used.
+    Exit codes: 0 success, 1 the replay differs, 2 the bag or token cannot be used.
 
     \b
     Examples:
@@ -111,13 +82,20 @@ def replay(options: ReplayOptions, attachments: Sequence[Attachment] = ()) -> in
       microsim replay --token TOKEN --record flight        a run of a sweep
       microsim replay drive --with 'ros2 run my_slam node' --lockstep 'settle: {node: /slam}' --record out
     """
-    if options.token is not None:
-        return replay_token(options.token, options, attachments)
-    if options.path is None:
-        raise typer.BadParameter("name a recording, or give --token.", param_hint="BAG")
-    if options.mission is not None:
-        raise typer.BadParameter("a recording has its own mission.", param_hint="--mission")
-    return replay_bag(options.path, options, attachments)
+    with ExitStack() as stack:
+        plan = plan_of(
+            "replay", options, attachments, options.json, rtf=options.rtf, bag=options.path, takes_inputs=False,
+            stack=stack,
+        )  # fmt: skip
+        _check(plan)
+        for each in attachments:
+            code = each.instead(plan, options)
+            if code is not None:
+                return code
+        with opened(options) as again:
+            if options.verify:
+                return _verify(again, options.json)
+            return _run(again, options, plan)
 
 
 class ReplayOutput(TypedDict):
@@ -129,16 +107,6 @@ class ReplayOutput(TypedDict):
     differs: Annotated[bool, "Whether the digests differ."]
 
 
-class PlayOutput(TypedDict):
-    """With --lockstep."""
-
-    messages: Annotated[int, "That were played."]
-    replies: Annotated[int, "Messages of the nodes."]
-    seconds: Annotated[float, "From the first message that was played to the last, in the time of the bag."]
-    wall_s: Annotated[float, "How long it took, from when the nodes were there."]
-    digest: Annotated[str, "Of the replies, with their times."]
-
-
 class VerifyOutput(ComparisonOutput):
     """With --verify."""
 
@@ -147,53 +115,26 @@ class VerifyOutput(ComparisonOutput):
     is_cut: Annotated[bool, "Whether the recording was cut off, and compared up to there."]
 
 
-class TokenOutput(TypedDict):
-    """With --token."""
-
-    ticks: Ticks
-    sim_s: SimulatedTime
-    digest: Digest
-    metrics: Annotated[dict[str, Any], "All metrics of the run."]
-
-
-COMMAND = Command(
-    replay,
-    panel="Recordings",
-    position=210,
-    is_joined=True,
-    json=VerifyOutput | ReplayOutput | TokenOutput | PlayOutput,
-)
+COMMAND = Command(replay, panel="Recordings", position=210, is_joined=True, json=VerifyOutput | ReplayOutput)
 
 
 # ---- a recording -----------------------------------------------------------------------------------------------------
 
 
-def replay_bag(path: Path, options: ReplayOptions, attachments: Sequence[Attachment] = ()) -> int:
-    """The exit code."""
+@contextmanager
+def opened(options: ReplayOptions) -> Iterator[Replay]:
+    """The recording that the options name, with its notes."""
     from microsim.recording.bag_io import open_bag
     from microsim.recording.bag_replay import Replay
     from microsim.scenario import load_scenario
 
-    with ExitStack() as stack:
-        plan = plan_of(
-            "replay", options, attachments, options.json, rtf=options.rtf, bag=path, takes_inputs=False, stack=stack
-        )
-        _check(plan)
-        if "--with" in plan.given or "--lockstep" in plan.given:
-            return _play(path, options, plan)
-        if options.only or options.without:
-            raise UsageError("--topics and --exclude choose what is played into nodes: add --lockstep GATE")
-        scenario = None if options.scenario is None else load_scenario(options.scenario)
-        again = stack.enter_context(
-            Replay(open_bag(path), scenario, options.seed, options.plugins or (), options.world)
-        )
+    if options.path is None:
+        raise typer.BadParameter("name a recording, or give --token.", param_hint="BAG")
+    scenario = None if options.scenario is None else load_scenario(options.scenario)
+    with Replay(open_bag(options.path), scenario, options.seed, options.plugins or (), options.world) as again:
         for line in again.notes:
             note(line)
-        if options.verify:
-            return _verify(again, options.json)
-        if options.html is not None:
-            return _write_html(again, options.html)
-        return _run(again, options, plan)
+        yield again
 
 
 def _check(plan: Plan) -> None:
@@ -202,34 +143,6 @@ def _check(plan: Plan) -> None:
         unfit = [other for other in others if other in plan.given]
         if name in plan.given and unfit:
             raise UsageError(f"{name} {why}: leave out {', '.join(unfit)}")
-
-
-def _play(path: Path, options: ReplayOptions, plan: Plan) -> int:
-    """Into nodes, in lockstep."""
-    from microsim.recording.bag_source import BagSource
-
-    for each in plan.attachments:
-        each.prepare(plan)
-    assert plan.play is not None  # as one of its options was given
-    source = BagSource(path, plan.record, (options.start, options.at), options.only or (), options.without or ())
-    for line in source.notes:
-        note(line)
-    with terminal.interrupts_end_the_run() as interrupts, closing(source), plan.play(source) as player:
-        interrupts.runner = player
-        try:
-            player.run()
-        except MicroSimError as error:
-            terminal.warn(f"the replay failed at {player.sim_s:.3f} s: {error}")
-            return FAILED
-        wall_s = player.wall_s
-    seconds = source.span_ns / 1e9
-    if options.json:
-        counts = {"messages": source.count, "replies": source.replies}
-        print_json({**counts, "seconds": seconds, "wall_s": wall_s, "digest": source.digest})
-        return GOOD
-    played = f"played {source.count:,} messages of {seconds:.3f} s in {wall_s:.1f} s"
-    tell(f"{played}, {source.replies:,} replies, digest {source.digest}")
-    return GOOD
 
 
 def _verify(again: Replay, as_json: bool) -> int:
@@ -242,16 +155,6 @@ def _verify(again: Replay, as_json: bool) -> int:
     finally:
         progress.end()
     return terminal.say_comparison(verdict, as_json)
-
-
-def _write_html(again: Replay, path: Path) -> int:
-    from microsim.artefacts import write_page
-
-    progress = terminal.ShareProgress()
-    size = write_page(again, path, progress.tell)
-    progress.end()
-    print(f"{path}: {size / 1e6:.1f} MB, {again.sim.time_ns / 1e9:.1f} s")
-    return GOOD
 
 
 def _last_tick(again: Replay, options: ReplayOptions) -> int:
@@ -282,19 +185,19 @@ def _run(again: Replay, options: ReplayOptions, plan: Plan) -> int:
         if plan.moves_in_time:
             with joined(run):
                 run.runner.run()
-            return GOOD
+            return ExitCode.GOOD
         end = _last_tick(again, options)
         with joined(run):
             if options.start is not None:
                 feed = run.runner.pilots[0]
                 assert isinstance(feed, InputPilot)
-                run.runner.hand_out(feed.skip_to(clock.ticks_in(options.start)))  # subscribers may be there already
+                run.runner.publish(feed.skip_to(clock.ticks_in(options.start)))  # subscribers may be there already
             with terminal.RunProgress(run.runner, end).shown():
                 run.runner.run(max(end - run.sim.tick, 0))
     if run.is_failed:
-        return FAILED
-    _save_state(run.sim, options)
-    return FAILED if _say(again, run, again.bag) or reported(run) else GOOD
+        return ExitCode.FAILED
+    save_state_of(run.sim, options)
+    return ExitCode.FAILED if _say(again, run, again.bag) or reported(run) else ExitCode.GOOD
 
 
 def _prepared(again: Replay, options: ReplayOptions, plan: Plan) -> Run:
@@ -340,61 +243,7 @@ def _say(again: Replay, run: Run, bag: OwnBag | ForeignBag) -> bool:
     return is_other
 
 
-# ---- a run of a sweep ------------------------------------------------------------------------------------------------
-
-
-def replay_token(token: str, options: ReplayOptions, attachments: Sequence[Attachment] = ()) -> int:
-    """Repeat the run of a token and print all its metrics. The exit code."""
-    from microsim.sweep.run_one import from_token
-
-    plan = plan_of("replay", options, attachments, options.json, rtf=options.rtf, takes_inputs=False)
-    unfit = [name for name in plan.given if name in _NOT_WITH_TOKEN]
-    if unfit:
-        raise UsageError(f"--token already determines the run: leave out {', '.join(unfit)}")
-    again = from_token(token, options.scenario, options.mission)
-    if again.token.version != __version__:
-        note(f"made by microsim {again.token.version}, replayed by {__version__}")
-    run, values = _repeated(again, options, plan)
-    sim = again.sim
-    if options.json:
-        facts = {"ticks": sim.tick, "sim_s": sim.time_ns / 1e9, "digest": sim.digest(), "metrics": values}
-        print_json({**facts, **run.results})
-        return FAILED if reported(run) else GOOD
-    width = max(map(len, values))
-    for name, value in values.items():
-        tell(f"  {name:{width}}  {_shown(value)}")
-    tell(f"replayed {sim.tick:,} ticks, {sim.time_ns / 1e9:.3f} s, digest {sim.digest()}")
-    for line in run.lines:
-        tell(line)
-    return FAILED if reported(run) else GOOD
-
-
-def _repeated(again: Replayable, options: ReplayOptions, plan: Plan) -> tuple[Run, dict[str, Value]]:
-    from microsim.runner import Runner
-    from microsim.sweep.run_one import ticks_of
-
-    measured, sim = again.metric_run(), again.sim
-    plan.scenario, plan.seed = sim.scenario, sim.seed
-    for each in plan.attachments:
-        each.prepare(plan)
-    end = ticks_of(sim, measured.pilot, again.token.duration) if options.at is None else sim.clock.ticks_in(options.at)
-    with terminal.interrupts_end_the_run() as interrupts, plan.stack:
-        run = Run(Runner(sim, options.rtf, measured), plan, logs_warnings=False)
-        interrupts.runner = run.runner
-        with joined(run), terminal.RunProgress(run.runner, end).shown():
-            run.runner.run(end)
-    _save_state(sim, options)
-    return run, measured.values()
-
-
-def _shown(value: Value) -> str:
-    return "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-# ---- both ------------------------------------------------------------------------------------------------------------
-
-
-def _save_state(sim: Simulation, options: ReplayOptions) -> None:
+def save_state_of(sim: Simulation, options: ReplayOptions) -> None:
     if options.save_state is None:
         return
     import shlex

@@ -43,7 +43,11 @@ _INJECT = (
 class RunOptions(NamedTuple):
     scenario: Annotated[
         str | None,
-        argument("SCENARIO", "A shipped scenario (see `microsim list`) or a file.", show_default="default"),
+        argument(
+            "SCENARIO",
+            "A shipped scenario (see `microsim list`) or a file; without it, the scenario `default`.",
+            show_default=False,
+        ),
     ] = None
     seed: Annotated[
         int | None, option("--seed N", "Seed of all noise; default: the scenario's.", parser=seed_value)
@@ -76,7 +80,7 @@ def run(options: RunOptions, attachments: Sequence[Attachment] = ()) -> int:
     """Run a scenario, shown live in the terminal.
 
     Press ? for the keys that drive, pause and reset; Ctrl-C ends the run.
-    Exit codes: 0 good, 1 the run failed or its mission's expectations were not
+    Exit codes: 0 success, 1 the run failed or its mission's expectations were not
     met, 2 the input is wrong.
 
     \b

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from typing_extensions import NotRequired, TypedDict
 
 from microsim.cli.command import Command, JsonOption, PluginsOption
+from microsim.cli.json_schemas import with_fields
 from microsim.cli.precompile import compiling
-from microsim.cli.terminal import GOOD, WRONG_INPUT, print_json
+from microsim.cli.terminal import ExitCode, print_json
 from microsim.errors import MicroSimError, Problem, ScenarioError, ScenarioWarning
+from microsim.file_kinds import FILE_KINDS, FileKind, kind_of
 from microsim.options import argument
 
 
@@ -40,17 +40,17 @@ def validate(
     is_bad = False
     for source in dict.fromkeys(files):
         with compiling():
-            kind = _kind(source)
+            kind = kind_of(source)
             problems = _problems(source, kind)
         is_bad = is_bad or _is_bad(problems)
         if as_json:
-            reports.append(_report(source, kind, problems))
+            reports.append(_report(source, kind.name, problems))
         else:
             _say(source, problems)
             sys.stdout.flush()
     if as_json:
         print_json(reports)
-    return WRONG_INPUT if is_bad else GOOD
+    return ExitCode.WRONG_INPUT if is_bad else ExitCode.GOOD
 
 
 class ProblemOutput(TypedDict):
@@ -65,95 +65,38 @@ class ProblemOutput(TypedDict):
 
 
 class ValidatedFile(TypedDict):
-    scenario: NotRequired[Annotated[str, "The file, if it is a scenario."]]
-    mission: NotRequired[Annotated[str, "The file, if it is a mission."]]
-    sweep: NotRequired[Annotated[str, "The file, if it is a sweep."]]
-    bundle: NotRequired[Annotated[str, "The folder, if it is a world bundle."]]
     ok: bool
     problems: list[ProblemOutput]
 
 
-COMMAND = Command(validate, panel="Scenarios and worlds", position=320, json=list[ValidatedFile])
+def _output() -> Any:
+    """The file is under the name of its kind."""
+    names = {
+        each.name: NotRequired[Annotated[str, f"The file or folder, if it is a {each.name}."]]
+        for each in FILE_KINDS.built_in.values()
+    }
+    make: Any = TypedDict
+    return list[with_fields(make("ValidatedFile", names), ValidatedFile)]  # type: ignore[misc]
+
+
+COMMAND = Command(validate, panel="Scenarios and worlds", position=320, json=_output)
 
 
 def _is_bad(problems: Iterable[Problem]) -> bool:
     return any(not problem.is_warning for problem in problems)
 
 
-def _problems(source: str, kind: str) -> Sequence[Problem]:
+def _problems(source: str, kind: FileKind) -> Sequence[Problem]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ScenarioWarning)
         try:
-            found = _check(source, kind)
+            found = kind.check(source)
         except ScenarioError as error:
             found = error.problems
         except MicroSimError as error:  # a plug-in that cannot be loaded
             found = (Problem(str(error), file=source),)
     doubts = [each.message.problem for each in caught if isinstance(each.message, ScenarioWarning)]
     return tuple(dict.fromkeys([*found, *doubts]))
-
-
-def _kind(source: str) -> str:
-    """What a name or file is: shipped names come first, then what the file itself says."""
-    from microsim import paths
-    from microsim.bundle import is_bundle
-    from microsim.missions.mission_file import is_mission
-    from microsim.sweep.plan import is_sweep
-
-    if source in paths.scenario_names():
-        return "scenario"
-    if source in paths.mission_names():
-        return "mission"
-    if is_bundle(source):
-        return "bundle"
-    if is_sweep(source):
-        return "sweep"
-    return "mission" if is_mission(Path(source)) else "scenario"
-
-
-def _check(source: str, kind: str) -> Sequence[Problem]:
-    if kind == "bundle":
-        from microsim.bundle import check_bundle
-
-        found = check_bundle(source)
-        return found if _is_bad(found) else [*found, *_refusals({"world": source}, source)]
-    if kind == "sweep":
-        from microsim.sweep import load_sweep, make_plan
-
-        make_plan(load_sweep(source))
-    elif kind == "mission":
-        from microsim.missions.mission_file import load_mission
-        from microsim.missions.pilot import check
-        from microsim.simulation import Simulation
-
-        mission = load_mission(source)
-        if mission.scenario is not None:  # it may run in others
-            check(mission, Simulation(mission.scenario, mission.seed))
-    else:
-        _check_run(source)
-    return ()
-
-
-def _check_run(source: str | dict[str, Any]) -> None:
-    """What a run checks before its first tick. What names topics is checked against those that there are."""
-    from microsim.scenario import load_scenario
-
-    scenario = load_scenario(source)
-    if not (scenario.lockstep or scenario.faults):
-        return
-    from microsim.ros2.lockstep import check_gates
-    from microsim.simulation import Simulation
-
-    check_gates(Simulation(scenario))
-
-
-def _refusals(scenario: dict[str, Any], file: str) -> Iterator[Problem]:
-    """Why a world that is right cannot be run on its own: its car has no ground where it starts by default."""
-    try:
-        _check_run(scenario)
-    except ScenarioError as error:
-        for problem in error.problems:
-            yield replace(problem, file=problem.file or file, remedy=problem.remedy or "so it cannot be run on its own")
 
 
 def _report(source: str, kind: str, problems: Iterable[Problem]) -> dict[str, Any]:

@@ -6,10 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
+from microsim.errors import unknown
 from microsim.messages.topics import Qos, Topic
+from microsim.plugin_errors import plugin_errors
 from microsim.registry import Registry
+
+Made: TypeAlias = Literal["command", "pose", "packet"]
 
 
 class InputTarget(Protocol):
@@ -49,15 +53,29 @@ class InputKind:
     meant_for: Callable[[InputTarget, str], bool] | None = None  # robot; default: robots that list it in `inputs`
     applies: Callable[[InputTarget], bool] = lambda sim: True  # whether it can have an effect in this run
     position: int = 1000
-    makes: Literal["command", "pose", "packet"] = "command"  # of the robot: what faults on its topic act on
+    makes: Made = "command"  # of the robot: what faults on its topic act on
+
+    def __post_init__(self) -> None:
+        for name in ("take", "meant_for", "applies"):
+            if not callable(getattr(self, name) or len):
+                raise TypeError(f"{self.name}: {name}: expected a function, found {getattr(self, name)!r}")
+        if not self.topic.startswith("/"):
+            raise ValueError(f"{self.name}: topic: expected one such as /{{robot}}/{self.name}, found {self.topic!r}")
+        if not isinstance(self.qos, Qos):
+            raise TypeError(f"{self.name}: qos: expected a Qos, found {self.qos!r}")
+        kinds: tuple[str, ...] = get_args(Made)
+        if self.makes not in kinds:
+            raise ValueError(f"{self.name}: {unknown('makes: there is no', repr(self.makes), self.makes, kinds)}")
 
     def is_taken_by(self, sim: InputTarget, robot: str) -> bool:
-        return self.is_meant_for(sim, robot) and self.applies(sim)
+        with plugin_errors(f"input {self.name}", self):
+            return self.is_meant_for(sim, robot) and self.applies(sim)
 
     def is_meant_for(self, sim: InputTarget, robot: str) -> bool:
         """Whether recordings have a place for it, though it may have no effect in this run."""
         if self.meant_for is not None:
-            return self.meant_for(sim, robot)
+            with plugin_errors(f"input {self.name}", self):
+                return self.meant_for(sim, robot)
         return self.name in sim.scenario.robots[robot].inputs
 
     def type_for(self, sim: InputTarget) -> str:

@@ -9,8 +9,11 @@ What a pixel is, in one place (the GPU back end computes the same, operation by 
   Mahalanobis distance, at most `ALPHA_MAX`; below `ALPHA_MIN` it is not there.
 - A fisheye takes the distance from the camera for the depth, and means up to 100 degrees from its axis.
 - Colours are blended front to back. The splat that would leave less than `TRANSMITTANCE_MIN` is left out, and the
-  pixel is done. What remains shows the background, or the simulated thing at that pixel, which splats behind it do
-  not cover.
+  pixel is done. What remains shows the background, or the simulated thing at that pixel.
+- A splat's surface is where it is densest along a pixel's ray: of a flat one, its plane. It covers a simulated thing
+  where both its surface and its mean are nearer.
+- A pixel shows the splat that leaves `SURFACE_TRANSMITTANCE` or less of its light, otherwise the thing, otherwise
+  nothing. The depth of that surface is the pixel's.
 
 Geometry is float64 (a frame needs it once per splat), pixels are float32; square roots and quotients are exact by
 IEEE 754, nothing is fused, and exp is the polynomial of `blending.exp_of_minus`.
@@ -21,5 +24,7 @@ DILATION_PX2 = 0.3
 ALPHA_MAX = 0.99
 ALPHA_MIN = 1.0 / 255.0
 TRANSMITTANCE_MIN = 1e-4
+SURFACE_TRANSMITTANCE = 0.5
+SURFACE_SPREAD = 4.0  # times as far, or as near, as its mean a splat's surface may be: planes have no end
 TILE = 16  # [px]
 CHUNK = 256  # splats that are culled together

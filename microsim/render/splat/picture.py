@@ -1,6 +1,7 @@
 """From splats to what a camera delivers: background, blended splats, lens, exposure and noise, bytes; on the CPU.
 
-The background is one colour, or a sky that goes from the horizon's to the zenith's with the sine of the elevation.
+The background is one colour, or a sky that goes from the horizon's to the zenith's with the sine of the elevation; and
+below the horizon that of the ground, if it has one.
 A lens with distortion is applied by looking up each pixel in the picture of a pinhole camera that sees as much.
 """
 
@@ -17,18 +18,18 @@ from microsim.engine.noise import words
 from microsim.engine.workers import Workers, parts_of
 from microsim.render.drawing import Image
 from microsim.render.palette_camera import CameraModel, Rotation
+from microsim.render.relief import NO_GROUND, Ground
 from microsim.render.robot_models import shade
 from microsim.render.splat import NEAR_M
 from microsim.render.splat.activation import Floats, Splats
-from microsim.render.splat.blending import Frame
+from microsim.render.splat.blending import NOTHING, Frame, Owners
 from microsim.render.splat.projection import AXES, CX, CY, FX, FY, POSITION, View, view_of
 from microsim.render.splat.rasteriser import Rasteriser
 
 _f32 = np.float32
-_ZERO, _ONE, _HALF, _BRIGHTEST = _f32(0.0), _f32(1.0), _f32(0.5), _f32(255.0)
+_ZERO, _HALF, _BRIGHTEST = _f32(0.0), _f32(0.5), _f32(255.0)
 # The sum of four bytes, less its mean 510, has this standard deviation: near enough to a normal distribution.
 NOISE_UNIT = math.sqrt(4.0 * (256.0 * 256.0 - 1.0) / 12.0)
-SEEN_ALPHA = 0.5  # a pixel less covered than this has no depth of its own
 _LARGEST_CANVAS = 3  # times the image, each way
 
 
@@ -36,12 +37,13 @@ _LARGEST_CANVAS = 3  # times the image, each way
 class Sky:
     """What is behind everything; colours 0 to 1."""
 
-    horizon: Vector = (0.0, 0.0, 0.0)  # also below it
+    horizon: Vector = (0.0, 0.0, 0.0)
     zenith: Vector = (0.0, 0.0, 0.0)
+    ground: Vector | None = None  # below the horizon; None: as at the horizon
 
     @property
     def colours(self) -> Floats:
-        return np.array([*self.horizon, *self.zenith], np.float32)
+        return np.array([*self.horizon, *self.zenith, *(self.ground or self.horizon)], np.float32)
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,7 @@ class Shadows:
 
     bodies: Array  # (n, 15) as `body_row` gives them
     rays: Array  # (2, h, w) of the image's pixels
+    ground: Ground = NO_GROUND
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,8 @@ class Shot:
 @dataclass(frozen=True)
 class Picture:
     colours: Image  # (h, w, 3)
-    depths: Floats  # (h, w) [m] along the optical axis; infinite where next to nothing is seen; (0, 0): not wanted
+    depths: Floats  # (h, w) [m] along the optical axis, of the surface that is seen; inf: none; (0, 0): not wanted
+    owners: Owners  # (h, w) whose surface it is, as in a `Frame`; (0, 0): not wanted
 
 
 def strip_of(lens: Lens, begin: int, end: int) -> Lens:
@@ -217,8 +221,9 @@ def fill_sky(view: View, sky: Floats, rays: Array, begin: int, end: int, behind:
                 continue
             up = view[AXES + 2] * x + view[AXES + 5] * y + view[AXES + 8]
             share = _f32(max(up, 0.0) / math.sqrt(x * x + y * y + 1.0))
+            low = 6 if up < 0.0 else 0
             for channel in range(3):
-                behind[v, u, channel] = sky[channel] + (sky[channel + 3] - sky[channel]) * share
+                behind[v, u, channel] = sky[low + channel] + (sky[channel + 3] - sky[low + channel]) * share
 
 
 @threaded_kernel
@@ -228,18 +233,6 @@ def put_things(depths: Floats, colours: Image, begin: int, end: int, behind: Flo
             if depths[v, u] < math.inf:
                 for channel in range(3):
                     behind[v, u, channel] = _f32(colours[v, u, channel]) / _BRIGHTEST
-
-
-@threaded_kernel
-def sensor_depths(alphas: Floats, limits: Floats, begin: int, end: int, depths: Floats) -> None:
-    """From the mean depth of the splats to that of what is seen, things included."""
-    for v in range(begin, end):
-        for u in range(depths.shape[1]):
-            alpha, limit = alphas[v, u], limits[v, u]
-            if limit < math.inf:
-                depths[v, u] = alpha * depths[v, u] + (_ONE - alpha) * limit
-            elif alpha < _HALF:
-                depths[v, u] = math.inf
 
 
 @threaded_kernel
@@ -304,16 +297,20 @@ def _byte(value: float) -> int:
 
 
 @threaded_kernel
-def look_up_depths(depths: Floats, lookup: Floats, begin: int, end: int, out: Floats) -> None:
-    """The nearest pixel's: depths of two surfaces are not mixed."""
+def look_up_surfaces(
+    depths: Floats, owners: Owners, lookup: Floats, begin: int, end: int, to_depths: Floats, to_owners: Owners
+) -> None:
+    """The nearest pixel's: two surfaces are not mixed."""
     for v in range(begin, end):
-        for u in range(out.shape[1]):
+        for u in range(to_depths.shape[1]):
             x, y = lookup[v, u, 0] + _HALF, lookup[v, u, 1] + _HALF
             is_inside = (x >= _ZERO) & (y >= _ZERO) & (x < depths.shape[1]) & (y < depths.shape[0])
-            out[v, u] = depths[int(y), int(x)] if is_inside else math.inf
+            to_depths[v, u] = depths[int(y), int(x)] if is_inside else math.inf
+            to_owners[v, u] = owners[int(y), int(x)] if is_inside else NOTHING
 
 
 NO_DEPTHS: Floats = np.empty((0, 0), np.float32)
+NO_OWNERS: Owners = np.empty((0, 0), np.uint16)
 NO_LOOKUP: Floats = np.empty((0, 0, 2), np.float32)
 NO_RAYS: Array = np.empty((0, 0, 2))
 
@@ -348,15 +345,17 @@ class CpuRenderer:
                 frame.colours, lookup, gain, level, exposure.key, exposure.tick, first, begin, end, image
             ),
         )
-        depths = self._depths(frame, limits, shot)
+        depths, owners = self._surfaces(frame, shot)
         if shot.shadows is not None:
-            self._shade(shot.pose, shot.shadows, depths, image)
-        return Picture(image, depths)
+            self._shade(shot.pose, shot.shadows, depths, owners, image)
+        return Picture(image, depths, owners)
 
-    def _shade(self, pose: Array, shadows: Shadows, depths: Floats, image: Image) -> None:
+    def _shade(self, pose: Array, shadows: Shadows, depths: Floats, owners: Owners, image: Image) -> None:
+        surfaces = pose, shadows.rays, depths, owners, shadows.ground, shadows.bodies
+
         def shade_rows(begin: int, end: int) -> None:
             with np.errstate(all="ignore"):
-                shade(pose, shadows.rays, depths, shadows.bodies, begin, end, image)
+                shade(*surfaces, begin, end, image)
 
         self._by_rows(image.shape[0], shade_rows)
 
@@ -374,14 +373,14 @@ class CpuRenderer:
         self._by_rows(height, fill)
         return behind, np.full((height, width), np.inf, np.float32) if things is None else things.depths
 
-    def _depths(self, frame: Frame, limits: Floats, shot: Shot) -> Floats:
-        self._by_rows(limits.shape[0], lambda begin, end: sensor_depths(frame.alphas, limits, begin, end, frame.depths))
+    def _surfaces(self, frame: Frame, shot: Shot) -> tuple[Floats, Owners]:
         lookup = shot.lens.lookup
         if lookup is None:
-            return shot.lens.along_axis(frame.depths)
-        depths = np.empty(shot.lens.size, np.float32)
-        self._by_rows(depths.shape[0], lambda begin, end: look_up_depths(frame.depths, lookup, begin, end, depths))
-        return depths
+            return shot.lens.along_axis(frame.depths), frame.owners
+        seen = frame.depths, frame.owners, lookup
+        depths, owners = np.empty(shot.lens.size, np.float32), np.empty(shot.lens.size, np.uint16)
+        self._by_rows(depths.shape[0], lambda begin, end: look_up_surfaces(*seen, begin, end, depths, owners))
+        return depths, owners
 
     def _by_rows(self, rows: int, task: Callable[[int, int], None]) -> None:
         parts = parts_of(rows, self._workers.count)

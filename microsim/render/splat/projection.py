@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine import exact
+from microsim.engine.columns import Column, column_in
 from microsim.engine.compiled import inlined, threaded_kernel
 from microsim.engine.geometry import Array, Vector
 from microsim.render import fisheye
 from microsim.render.splat import CHUNK, DILATION_PX2, NEAR_M, TILE
-from microsim.render.splat.activation import EXTENT as SPLAT_EXTENT
-from microsim.render.splat.activation import OPACITY as SPLAT_OPACITY
-from microsim.render.splat.activation import QUATERNION, SCALE, Floats, Integers
+from microsim.render.splat.activation import EXTENT, OPACITY, QUATERNION, SCALE, Floats, Integers
 
 View: TypeAlias = Array  # (VIEW,)
 Tiles: TypeAlias = npt.NDArray[np.int16]  # (n, 4) half-open ranges of columns and rows of tiles
@@ -29,10 +28,16 @@ SLOPE_LEFT, SLOPE_RIGHT, SLOPE_UP, SLOPE_DOWN, SPREAD_X, SPREAD_Y, NEAR = 18, 19
 END, END_SINE, END_COSINE, BEND = 25, 26, 27, 28
 CULL_UP, CULL_DOWN, VIEW = 32, 33, 34  # slopes beyond which no splat is seen
 
-# Columns of a footprint. s = (ROOT_XX dx + ROOT_XY dy)^2 + (ROOT_YY dy)^2, dx and dy from pixel to centre. That form
+# Numbers of a footprint. s = (root_xx dx + root_xy dy)^2 + (root_yy dy)^2, dx and dy from pixel to centre. That form
 # has no differences of large squares. The centre is a whole number of pixels and a remainder, to keep a float32 exact.
-ROOT_XX, ROOT_XY, ROOT_YY, OPACITY, RED, GREEN, BLUE, DEPTH = range(8)
-EXTENT, CENTRE_X, CENTRE_Y, REST_X, REST_Y, REACH_X, REACH_Y, FOOTPRINT = 8, 9, 10, 11, 12, 13, 14, 16
+_FOOTPRINT = (
+    *("root_xx", "root_xy", "root_yy", "opacity", "red", "green", "blue", "depth"),
+    *("extent", "centre_x", "centre_y", "rest_x", "rest_y", "reach_x", "reach_y", "unused"),
+    *("inverse", "inverse_x", "inverse_y"),  # one over its depth at its centre, and how that changes with dx and dy
+    "owner",  # the number of the scene it belongs to
+)
+FOOTPRINT, footprint_in = len(_FOOTPRINT), column_in(_FOOTPRINT)
+_footprint_in = footprint_in
 
 _EDGE = 0.15  # of the image, on each side
 _FISHEYE_END = 100.0 * exact.PI / 180.0  # means so far from the axis may still reach into the image
@@ -42,7 +47,7 @@ REACH_FACTOR, REACH_MARGIN_PX = 1.001, 0.05  # no rounding may take a pixel from
 
 _atan2, _radius_of = exact.atan2, fisheye.radius_of
 _f32, _f64 = np.float32, np.float64  # in compiled code, `float` leaves a float32 as it is
-_HALF, _TWO, _THREE, _FOUR = _f32(0.5), _f32(2.0), _f32(3.0), _f32(4.0)
+_HALF, _ONE, _TWO, _THREE, _FOUR = _f32(0.5), _f32(1.0), _f32(2.0), _f32(3.0), _f32(4.0)
 # The constants of the real spherical harmonics of degree 0, 1, 2 and 3.
 HARMONICS = (
     0.28209479177387814, 0.4886025119029199, 1.0925484305920792, 0.31539156525252005, 0.5462742152960396,
@@ -127,6 +132,7 @@ def project(
     chunks: Integers,
     begin: int,
     end: int,
+    owner: int,
     basis: Floats,
     footprints: Floats,
     tiles: Tiles,
@@ -134,20 +140,22 @@ def project(
 ) -> None:
     """Footprints of the splats of chunks[begin:end]: those of chunks[r] from r * CHUNK on, counts[r] of them.
 
-    `basis` (16,) is room to work in.
+    `owner`: the number of their scene. `basis` (16,) is room to work in.
     """
     for r in range(begin, end):
         first = chunks[r] * CHUNK
         slot = r * CHUNK
         for i in range(first, min(first + CHUNK, geometry.shape[0])):
-            if _footprint(view, geometry[i], footprints[slot], tiles[slot]):
-                _colour(view, geometry[i], harmonics[i], basis, footprints[slot])
+            made = _footprint_in(footprints[slot])
+            if _footprint(view, geometry[i], made, tiles[slot]):
+                _colour(view, geometry[i], harmonics[i], basis, made)
+                made.owner = owner
                 slot += 1
         counts[r] = slot - r * CHUNK
 
 
 @threaded_kernel
-def _footprint(view: View, splat: Floats, out: Floats, tiles: Tiles) -> bool:
+def _footprint(view: View, splat: Floats, out: Column, tiles: Tiles) -> bool:
     """Fill all of a footprint but its colour; False when it covers no pixel."""
     a = view[AXES : AXES + 9]
     dx, dy, dz = _f64(splat[0]) - view[0], _f64(splat[1]) - view[1], _f64(splat[2]) - view[2]
@@ -173,18 +181,20 @@ def _footprint(view: View, splat: Floats, out: Floats, tiles: Tiles) -> bool:
         slope_x, slope_y = x * per_distance, y * per_distance
     u = view[FX] * slope_x + view[CX]
     v = view[FY] * slope_y + view[CY]
-    extent = math.sqrt(2.0 * _f64(splat[SPLAT_EXTENT]))
+    extent = math.sqrt(2.0 * _f64(splat[EXTENT]))
     reach = extent * _f64(max(splat[SCALE], splat[SCALE + 1], splat[SCALE + 2])) * per_distance
     wide, high = reach * view[SPREAD_X] + MARGIN_PX, reach * view[SPREAD_Y] + MARGIN_PX
     if u + wide < 0.0 or u - wide > view[WIDTH] or v + high < 0.0 or v - high > view[HEIGHT]:
         return False
     if bends:
         jx, jy = _bent_jacobian(view, x, y, scale, lean, fall)
+        jz = _away(a, x * per_distance, y * per_distance, z * per_distance)
     else:
         slope_x = min(max(slope_x, view[SLOPE_LEFT]), view[SLOPE_RIGHT])
         slope_y = min(max(slope_y, view[SLOPE_UP]), view[SLOPE_DOWN])
         jx, jy = _jacobian(a, view[FX] * per_distance, view[FY] * per_distance, slope_x, slope_y)
-    c_xx, c_xy, c_yy = _covariance(jx, jy, splat)
+        jz = _away(a, 0.0, 0.0, 1.0)
+    c_xx, c_xy, c_yy, c_xz, c_yz = _covariance(jx, jy, jz, splat)
     determinant = c_xx * c_yy - c_xy * c_xy
     if not determinant > 0.0:
         return False
@@ -196,11 +206,23 @@ def _footprint(view: View, splat: Floats, out: Floats, tiles: Tiles) -> bool:
     tiles[2], tiles[3] = _tile(max(v - reach_y, 0.0)), _tile(min(v + reach_y, view[HEIGHT] - 1.0)) + 1
     root = math.sqrt(c_yy / (2.0 * determinant))
     whole_u, whole_v = math.floor(u + 0.5), math.floor(v + 0.5)
-    out[ROOT_XX], out[ROOT_XY], out[ROOT_YY] = root, -c_xy * root / c_yy, math.sqrt(0.5 / c_yy)
-    out[OPACITY], out[DEPTH], out[EXTENT] = splat[SPLAT_OPACITY], distance, splat[SPLAT_EXTENT]
-    out[CENTRE_X], out[CENTRE_Y], out[REST_X], out[REST_Y] = whole_u, whole_v, u - whole_u, v - whole_v
-    out[REACH_X], out[REACH_Y] = reach_x, reach_y
+    out.root_xx, out.root_xy, out.root_yy = root, -c_xy * root / c_yy, math.sqrt(0.5 / c_yy)
+    out.opacity, out.depth, out.extent = splat[OPACITY], distance, splat[EXTENT]
+    out.centre_x, out.centre_y, out.rest_x, out.rest_y = whole_u, whole_v, u - whole_u, v - whole_v
+    out.reach_x, out.reach_y = reach_x, reach_y
+    # From the middle, the depth at which the splat is densest changes by its covariance with the image: that of a flat
+    # one is its plane's, of which one over the depth is linear in the image. dx and dy go from pixel to centre.
+    per_depth = per_distance * per_distance / determinant
+    out.inverse = _ONE / out.depth
+    out.inverse_x = (c_yy * c_xz - c_xy * c_yz) * per_depth
+    out.inverse_y = (c_xx * c_yz - c_xy * c_xz) * per_depth
     return True
+
+
+@inlined
+def _away(a: Array, x: float, y: float, z: float) -> Vector:
+    """A direction of the optical frame in the map frame."""
+    return x * a[0] + y * a[3] + z * a[6], x * a[1] + y * a[4] + z * a[7], x * a[2] + y * a[5] + z * a[8]
 
 
 @inlined
@@ -242,10 +264,14 @@ def _bent_jacobian(view: View, x: float, y: float, scale: float, lean: float, fa
 
 
 @inlined
-def _covariance(jx: Vector, jy: Vector, splat: Floats) -> tuple[float, float, float]:
-    """Of the footprint, in squared pixels, dilated: xx, xy, yy; from the rows of the Jacobian in the map frame."""
+def _covariance(jx: Vector, jy: Vector, jz: Vector, splat: Floats) -> tuple[float, float, float, float, float]:
+    """Of the footprint, in squared pixels, dilated: xx, xy, yy; and of the image with the depth: xz, yz.
+
+    From the rows of the Jacobian in the map frame.
+    """
     jx0, jx1, jx2 = jx
     jy0, jy1, jy2 = jy
+    jz0, jz1, jz2 = jz
     # The same along the splat's own axes, times its scales: the covariance is the product of these with themselves.
     qx, qy = _f64(splat[QUATERNION]), _f64(splat[QUATERNION + 1])
     qz, qw = _f64(splat[QUATERNION + 2]), _f64(splat[QUATERNION + 3])
@@ -254,12 +280,17 @@ def _covariance(jx: Vector, jy: Vector, splat: Floats) -> tuple[float, float, fl
     s0, s1, s2 = _f64(splat[SCALE]), _f64(splat[SCALE + 1]), _f64(splat[SCALE + 2])
     m0, m1, m2 = (1.0 - 2.0 * (yy + zz)) * s0, (2.0 * (xy + wz)) * s0, (2.0 * (xz - wy)) * s0
     x0, y0 = jx0 * m0 + jx1 * m1 + jx2 * m2, jy0 * m0 + jy1 * m1 + jy2 * m2
+    z0 = jz0 * m0 + jz1 * m1 + jz2 * m2
     m0, m1, m2 = (2.0 * (xy - wz)) * s1, (1.0 - 2.0 * (xx + zz)) * s1, (2.0 * (yz + wx)) * s1
     x1, y1 = jx0 * m0 + jx1 * m1 + jx2 * m2, jy0 * m0 + jy1 * m1 + jy2 * m2
+    z1 = jz0 * m0 + jz1 * m1 + jz2 * m2
     m0, m1, m2 = (2.0 * (xz + wy)) * s2, (2.0 * (yz - wx)) * s2, (1.0 - 2.0 * (xx + yy)) * s2
     x2, y2 = jx0 * m0 + jx1 * m1 + jx2 * m2, jy0 * m0 + jy1 * m1 + jy2 * m2
+    z2 = jz0 * m0 + jz1 * m1 + jz2 * m2
     c_xx = x0 * x0 + x1 * x1 + x2 * x2 + DILATION_PX2
-    return c_xx, x0 * y0 + x1 * y1 + x2 * y2, y0 * y0 + y1 * y1 + y2 * y2 + DILATION_PX2
+    c_yy = y0 * y0 + y1 * y1 + y2 * y2 + DILATION_PX2
+    c_xz, c_yz = x0 * z0 + x1 * z1 + x2 * z2, y0 * z0 + y1 * z1 + y2 * z2
+    return c_xx, x0 * y0 + x1 * y1 + x2 * y2, c_yy, c_xz, c_yz
 
 
 @threaded_kernel
@@ -268,7 +299,7 @@ def _tile(pixel: float) -> int:
 
 
 @threaded_kernel
-def _colour(view: View, splat: Floats, harmonics: Floats, basis: Floats, out: Floats) -> None:
+def _colour(view: View, splat: Floats, harmonics: Floats, basis: Floats, out: Column) -> None:
     """The splat's colour as seen from the camera: spherical harmonics of the direction from camera to splat."""
     dx, dy, dz = _f64(splat[0]) - view[0], _f64(splat[1]) - view[1], _f64(splat[2]) - view[2]
     per_length = 1.0 / math.sqrt(dx * dx + dy * dy + dz * dz)
@@ -292,4 +323,4 @@ def _colour(view: View, splat: Floats, harmonics: Floats, basis: Floats, out: Fl
         red += basis[k] * harmonics[k, 0]
         green += basis[k] * harmonics[k, 1]
         blue += basis[k] * harmonics[k, 2]
-    out[RED], out[GREEN], out[BLUE] = max(red, _f32(0.0)), max(green, _f32(0.0)), max(blue, _f32(0.0))
+    out.red, out.green, out.blue = max(red, _f32(0.0)), max(green, _f32(0.0)), max(blue, _f32(0.0))

@@ -55,6 +55,7 @@ class Rasteriser:
         self._tiled = np.empty((0,), np.int32)
         self._basis = np.empty((self.workers.count, 16), np.float32)
         self._rooms = np.empty((self.workers.count, ROOM), np.float32)
+        self._surfaces = np.empty((self.workers.count, TILE * TILE), np.int32)
 
     def render(self, view: View, behind: Floats, limits: Floats, actors: Sequence[tuple[View, Splats]] = ()) -> Frame:
         """Splats before what is `behind` (h, w, 3), whose depth [m] is `limits` (h, w): infinite for the sky.
@@ -68,6 +69,7 @@ class Rasteriser:
             np.empty((height, width, 3), np.float32),
             np.empty((height, width), np.float32),
             np.empty((height, width), np.float32),
+            np.empty((height, width), np.uint16),
         )
         slots = self._in_order(self._project(view, actors))
         columns, rows = -(-width // TILE), -(-height // TILE)
@@ -75,8 +77,8 @@ class Rasteriser:
 
         def blend_row(row: int, worker: int) -> None:
             tiles = row * columns, (row + 1) * columns
-            room = self._rooms[worker]
-            blend(self._sorted_footprints, tiled, offsets, columns, *tiles, behind, limits, room, frame)
+            room = self._rooms[worker], self._surfaces[worker]
+            blend(self._sorted_footprints, tiled, offsets, columns, *tiles, behind, limits, *room, frame)
 
         self.workers.run(blend_row, rows)
         return frame
@@ -87,17 +89,18 @@ class Rasteriser:
         room = sum(splats.spheres.shape[0] for _, splats in scenes)
         self._chunks, self._counts = _room(self._chunks, room), _room(self._counts, room)
         parts, chunks = [], 0
-        for scene in scenes:
+        for owner, scene in enumerate(scenes):
             seen = int(visible_chunks(scene[0], scene[1].spheres, self._chunks[chunks:]))
-            parts += [(scene, chunks + begin, chunks + end) for begin, end in parts_of(seen, -(-seen // 64))]
+            parts += [(owner, chunks + begin, chunks + end) for begin, end in parts_of(seen, -(-seen // 64))]
             chunks += seen
         self._footprints = _room(self._footprints, chunks * CHUNK)
         self._tiles = _room(self._tiles, chunks * CHUNK)
 
         def project_part(part: int, worker: int) -> None:
-            (own_view, splats), begin, end = parts[part]
-            out = self._footprints, self._tiles, self._counts
-            project(own_view, splats.geometry, splats.harmonics, self._chunks, begin, end, self._basis[worker], *out)
+            owner, begin, end = parts[part]
+            own_view, splats = scenes[owner]
+            chunks, out = (self._chunks, begin, end), (self._footprints, self._tiles, self._counts)
+            project(own_view, splats.geometry, splats.harmonics, *chunks, owner, self._basis[worker], *out)
 
         self.workers.run(project_part, len(parts))
         return chunks

@@ -10,22 +10,12 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from microsim.engine.columns import Column
 from microsim.engine.compiled import inlined, threaded_kernel
 from microsim.render.splat import CHUNK, TILE
 from microsim.render.splat.activation import Floats, Integers
-from microsim.render.splat.projection import (
-    CENTRE_X,
-    CENTRE_Y,
-    DEPTH,
-    EXTENT,
-    FOOTPRINT,
-    REST_X,
-    REST_Y,
-    ROOT_XX,
-    ROOT_XY,
-    ROOT_YY,
-    Tiles,
-)
+from microsim.render.splat.projection import FOOTPRINT, Tiles
+from microsim.render.splat.projection import footprint_in as _footprint_in
 
 Keys: TypeAlias = npt.NDArray[np.uint32]
 Slots: TypeAlias = npt.NDArray[np.int32]
@@ -48,7 +38,7 @@ def gather_keys(
     k = start
     for r in range(begin, end):
         for slot in range(r * CHUNK, r * CHUNK + counts[r]):
-            keys[k] = footprint_bits[slot, DEPTH]
+            keys[k] = _footprint_in(footprint_bits[slot]).depth
             slots[k] = slot
             k += 1
 
@@ -115,7 +105,9 @@ def find_tiles(
     for k in range(begin, end):
         left, right, top, bottom = int(tiles[k, 0]), int(tiles[k, 1]), int(tiles[k, 2]), int(tiles[k, 3])
         if right - left > 1 and bottom - top > 1:
-            at = _find_tiles_of_large(footprints[k], left, right, top, bottom, k, columns, at, pairs, counters)
+            at = _find_tiles_of_large(
+                _footprint_in(footprints[k]), left, right, top, bottom, k, columns, at, pairs, counters
+            )
             continue
         for row in range(top, bottom):
             at = _pair(row * columns + left, row * columns + right, k, at, pairs, counters)
@@ -134,7 +126,7 @@ def _pair(first: int, end: int, k: int, at: int, pairs: Slots, counters: Integer
 
 @threaded_kernel
 def _find_tiles_of_large(
-    f: Floats,
+    f: Column,
     left: int,
     right: int,
     top: int,
@@ -150,11 +142,11 @@ def _find_tiles_of_large(
     The ellipse's right border is x(y) = (sqrt(extent - (yy y)^2) - xy y) / xx from its centre, farthest at `bulge`;
     the left border is that, turned by half a turn.
     """
-    xx, xy, yy = _f64(f[ROOT_XX]), _f64(f[ROOT_XY]), _f64(f[ROOT_YY])
+    xx, xy, yy = _f64(f.root_xx), _f64(f.root_xy), _f64(f.root_yy)
     per_xx = 1.0 / xx
-    extent = _f64(f[EXTENT]) * EXTENT_FACTOR + EXTENT_MARGIN
-    u = _f64(f[CENTRE_X]) + _f64(f[REST_X])
-    v = _f64(f[CENTRE_Y]) + _f64(f[REST_Y])
+    extent = _f64(f.extent) * EXTENT_FACTOR + EXTENT_MARGIN
+    u = _f64(f.centre_x) + _f64(f.rest_x)
+    v = _f64(f.centre_y) + _f64(f.rest_y)
     bulge = -xy * math.sqrt(extent / (xy * xy + yy * yy)) / yy
     for row in range(top, bottom):
         above = float(row * TILE) - v

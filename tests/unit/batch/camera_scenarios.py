@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from microsim.batch import camera_kernels, cuda_camera
+from microsim.batch import camera_columns, camera_kernels
 from microsim.batch.host_loops import HostLoops
 from microsim.engine import calls
 from microsim.engine.compiled import kernel, threaded_kernel_of_kernel
@@ -92,10 +92,10 @@ class ThreadsOnCpu(HostLoops):
         return values.copy()
 
     def launch(self, count: int, make: Callable[..., Any], constants: tuple[Any, ...], *arguments: int) -> None:
-        if make is cuda_camera.frame_loop:
+        if make is camera_columns.frame_loop:
             _frame_loop(constants[0])(count, *arguments)
         else:
-            (_expose if make is cuda_camera.expose_loop else _release)(count, *arguments)
+            (_expose if make is camera_columns.expose_loop else _release)(count, *arguments)
 
 
 _integers_at = calls.integers_at

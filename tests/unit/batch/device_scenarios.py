@@ -9,6 +9,7 @@ from microsim.batch.device_choice import difference
 from microsim.robots.robot import ROBOTS
 from microsim.scenario import load_scenario
 from microsim.sensors import SENSORS
+from microsim.sensors.sensor import KernelSensor
 from tests.support import bare
 from tests.unit.batch.camera_scenarios import SOURCES as CAMERAS
 from tests.unit.batch.test_batch import HILLS, RANDOMIZE, scenario
@@ -45,14 +46,15 @@ SOURCES: dict[str, dict[str, Any]] = {
 def sensors_on_gpu(source: Any) -> list[str]:
     """Those with a kernel, and plain cameras."""
     there = load_scenario(source).all_sensors
-    return [f"{robot}/{name}" for robot, name, _, kind in there if kind.has_kernel or kind.name == "camera"]
+    found = [each for each in there if isinstance(each[3], KernelSensor) or each[3].name == "camera"]
+    return [f"{robot}/{name}" for robot, name, _, _ in found]
 
 
 def assert_complete() -> None:
     """Whoever adds a robot or a sensor adds it here too."""
     parsed = load_scenario(SOURCES["flat"])
     kinds = {kind.name for _, _, _, kind in parsed.all_sensors}
-    assert kinds >= {name for name, sensor in SENSORS.built_in.items() if sensor.has_kernel}
+    assert kinds >= {name for name, sensor in SENSORS.built_in.items() if isinstance(sensor, KernelSensor)}
     assert {robot.model for robot in parsed.robots.values()} == set(ROBOTS.built_in)
 
 

@@ -362,21 +362,21 @@ def test_ticks_that_a_simulation_refuses_are_refused_in_its_words(ticks: Any) ->
 
 def test_a_drawn_scenario_is_a_function_of_the_seed_and_lies_within_its_spans() -> None:
     first, again, other = (microsim.Simulation(SCENARIOS["random"], seed) for seed in (5, 5, 6))
-    assert first.drawn == again.drawn != other.drawn
-    assert first.drawn.randomize is None
+    assert first.resolved == again.resolved != other.resolved
+    assert first.resolved.randomize is None
     for seed in range(many(40)):
         sim = microsim.Simulation(SCENARIOS["random"], seed)
-        pose = sim.drawn.robots["rover"].start.map_pose
-        assert 1 <= sim.drawn.robots["rover"].max_v <= 3  # type: ignore[attr-defined]
+        pose = sim.resolved.robots["rover"].start.map_pose
+        assert 1 <= sim.resolved.robots["rover"].max_v <= 3  # type: ignore[attr-defined]
         assert 1 <= pose.x <= 19
         assert not sim.world.is_occupied(pose.x, pose.y)
-        assert sim.drawn.robots["drone"].start.map_pose.y == 6
+        assert sim.resolved.robots["drone"].start.map_pose.y == 6
 
 
 def test_adding_a_draw_changes_no_other() -> None:
     fewer = scenario(randomize={"values": {"robots.rover.max_v": [1, 3]}})
     more = scenario(randomize=RANDOMIZE)
-    speeds = [microsim.Simulation(source, 9).drawn.robots["rover"].max_v for source in (fewer, more)]  # type: ignore[attr-defined]
+    speeds = [microsim.Simulation(source, 9).resolved.robots["rover"].max_v for source in (fewer, more)]  # type: ignore[attr-defined]
     assert speeds[0] == speeds[1]
 
 
@@ -391,7 +391,7 @@ def test_obstacles_keep_away_from_starts() -> None:
 
 def test_without_the_block_nothing_is_drawn() -> None:
     sim = microsim.Simulation(SCENARIOS["flat"], 3)
-    assert sim.drawn is sim.scenario
+    assert sim.resolved is sim.scenario
     assert "randomize" not in sim.scenario.to_dict()
 
 

@@ -71,7 +71,7 @@ def test_every_world_receives_what_a_single_one_does(actions: list[Any]) -> None
         network = batch.radio(world)
         if network is not None:
             assert sim.radio is not None
-            assert repr(network.memory()) == repr(sim.radio.memory())
+            assert repr(network.save()) == repr(sim.radio.save())
 
 
 def test_a_reset_world_starts_with_an_empty_radio() -> None:

@@ -46,6 +46,13 @@ def test_a_damaged_entry_is_compiled_again(tmp_path_factory: pytest.TempPathFact
     assert file.read_bytes() == whole
 
 
+def test_the_code_of_another_kernel_is_not_taken_for_an_entry(tmp_path: Path) -> None:
+    other, _ = kept_ptx(tmp_path, "other", compiled().pop)
+    (tmp_path / "key.ptx").write_bytes(other.read_bytes())
+    file, name = kept_ptx(tmp_path, "key", compiled().pop)
+    assert entry_name(file.read_bytes()) == name == "kernel_key"
+
+
 def test_files_of_processes_that_name_a_kernel_differently_are_the_same(tmp_path: Path) -> None:
     """One may replace the other after its name was read, and before it is loaded."""
     contents = set()

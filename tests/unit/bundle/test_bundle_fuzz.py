@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from microsim.bundle import load_bundle
 from microsim.bundle.bundle_writing import pack, unpack
-from microsim.bundle.capture.splat_import import SplatOptions, import_splat
+from microsim.bundle.splat_import import SplatOptions, import_splat
 from microsim.documents.json_text import read_json
 from microsim.documents.yaml_text import read_yaml, to_yaml
 from microsim.errors import MicroSimError, ScenarioError
 from tests.bundle_support import problems, small_bundle
-from tests.unit.bundle.test_bundle_commands import usual_ply
+from tests.parts.worlds.test_bundle_commands import usual_ply
 from tests.unit.bundle.test_bundle_meshes import cube_glb, cube_obj
 
 TEXTS = [

@@ -195,7 +195,7 @@ def test_a_recording_names_the_bundle_by_its_content_and_is_not_replayed_in_anot
     sim = microsim.Simulation(minimal(world=str(folder)))
     with Recorder(tmp_path / "bag", sim, RecordOptions()) as recorder:
         sim.command("ego", speed=3.0, steering=0.1)
-        recorder.tap(sim.step(60))
+        recorder.on_messages(sim.step(60))
     with Replay(open_bag(tmp_path / "bag")) as again:
         assert again.verify().is_identical
     heights = folder / "geometry" / "heightmap.bin"

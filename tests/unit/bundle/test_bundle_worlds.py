@@ -10,9 +10,9 @@ from microsim import paths
 from microsim.bundle import check_bundle, load_bundle
 from microsim.bundle.bundle_model import BundleBlock
 from microsim.bundle.bundle_writing import bundle_files
-from microsim.bundle.generate import generate_world
-from microsim.bundle.generate import world_oval as track
-from microsim.bundle.world_edits import CropEdit
+from microsim.parts.worlds.edits import CropEdit
+from microsim.parts.worlds.generate import generate_world
+from microsim.parts.worlds.generate import world_oval as track
 
 MAKERS = {"minimal_test": "minimal", "oval": "oval"}
 

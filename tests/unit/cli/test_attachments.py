@@ -241,8 +241,8 @@ BUS = '''
 """The run on a bus inside this process."""
 
 from microsim.attachment import Attachment
-from microsim.ros2.attachment import Network
-from microsim.ros2.transport.memory import Bus, MemoryTransport
+from microsim.parts.ros2.attachment import Network
+from microsim.parts.ros2.transport.memory import Bus, MemoryTransport
 
 
 class OnBus(Attachment):

@@ -651,10 +651,12 @@ COMMAND = Command(hello, panel="Greetings", position=5)
 """
 
 
-def test_a_new_file_among_the_commands_is_a_new_command(tmp_path: Path) -> None:
-    (tmp_path / "say_hello.py").write_text(GREETING)
+def test_a_new_file_in_a_folder_of_commands_is_a_new_command(tmp_path: Path) -> None:
+    folder = tmp_path / "greetings" / "commands"
+    folder.mkdir(parents=True)
+    (folder / "say_hello.py").write_text(GREETING)
     script = (
-        f"import sys; from microsim.cli import commands, main; commands.__path__.append({str(tmp_path)!r})\n"
+        f"import sys, microsim; microsim.__path__.append({str(tmp_path)!r}); from microsim.cli import main\n"
         "sys.argv = ['microsim', *sys.argv[1:]]; main()"
     )
 
@@ -693,8 +695,8 @@ def test_a_broken_command_of_a_package_is_named_and_harms_no_other(tmp_path: Pat
     (tmp_path / "hello_package.py").write_text("GREETING = 7\n")
     done = cli("--help", PYTHONPATH=paths)
     assert done.returncode == 0
-    assert "the command 'hello' (hello_package:HELLO) cannot be loaded: AttributeError" in done.stderr
-    assert "'number' (hello_package:GREETING) cannot be loaded: TypeError: expected a microsim.cli" in done.stderr
+    assert "plug-in 'hello' (entry point microsim.commands, hello_package:HELLO) could not be loaded" in done.stderr
+    assert "entry point microsim.commands: number: expected COMMAND = a microsim.cli.command.Command" in done.stderr
     assert cli("--version", PYTHONPATH=paths).stderr == ""
 
 

@@ -208,8 +208,8 @@ def test_in_a_ros_2_workspace_the_libraries_themselves_are_installed(installed: 
 @pytest.mark.parametrize(
     ("module", "extra", "arguments"),
     [
-        ("microsim.cli.commands.mcp", "mcp", ["mcp", "."]),
-        ("microsim.foxglove.transport", "foxglove", ["run", "--transport", "none", "--foxglove", "0"]),
+        ("microsim.parts.agents.commands.mcp", "mcp", ["mcp", "."]),
+        ("microsim.parts.foxglove.transport", "foxglove", ["run", "--transport", "none", "--foxglove", "0"]),
     ],
 )
 def test_a_command_names_the_extra_that_it_needs(

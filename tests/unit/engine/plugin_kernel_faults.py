@@ -26,7 +26,7 @@ from microsim.engine.compiled import kernel
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.sensor import MessageForm, MountedSensor, Sensor
+from microsim.sensors.sensor import MessageForm, MountedSensor, KernelSensor
 
 class Settings(MountedSensor):
     "A gauge."
@@ -41,7 +41,7 @@ def sample(PARAMETERS):
     if tick >= FROM:
         BODY
 
-SENSOR = Sensor(
+SENSOR = KernelSensor(
     "gauge", settings=Settings, sample=sample, reading={"pressure": "Pa", "b": "", "c": ""}, memory=("last", "first"),
     numbers=lambda context: (1.0, 2.0, 3.0, 4.0), table=lambda context: [5.0, 6.0],
     messages=(MessageForm("sensor_msgs/msg/FluidPressure", "/{robot}/{sensor}", Qos(5), "",
@@ -55,24 +55,23 @@ from typing import Literal
 from numba import njit
 from pydantic import Field
 from microsim.engine.compiled import kernel
-from microsim.engine.components import COMMON_ROWS, X, RobotModel
+from microsim.engine.components import RobotModel
 from microsim.robots.robot import Robot
 
 @HELPER
 def helper(numbers, k):
-    return numbers[k, 0]
+    return numbers[k]
 
 @DECORATOR
 def advance(PARAMETERS):
-    for i in range(state.shape[1]):
-        state[X, i] += 0.01
-        if tick >= FROM:
-            BODY
+    robot.x += 0.01
+    if tick >= FROM:
+        BODY
 
 class Sled(Robot):
     "On rails."
-    engine = RobotModel(name="sled", inputs=("v",), twist_fields=("linear.x",), rows=COMMON_ROWS + 2, state={"x": X},
-        parameters=lambda settings, wind, dt: (1, 2), advance=advance, is_ground_bound=True)
+    engine = RobotModel(name="sled", inputs=("v",), twist_fields=("linear.x",), own=("one", "two"), shown=("x",),
+        parameter_names=("a", "b"), parameters=lambda settings, wind, dt: (1, 2), advance=advance, is_ground_bound=True)
     model: Literal["sled"] = Field("sled", description="On rails.")
 
 ROBOT = Sled
@@ -81,7 +80,7 @@ ROBOT = Sled
 FAULT = """
 from numba import njit
 from microsim.engine.compiled import kernel
-from microsim.faults import FaultKind
+from microsim.faults import FaultKind, OnSensor
 
 @HELPER
 def helper(numbers, k):
@@ -92,15 +91,15 @@ def alter(PARAMETERS):
     if tick >= FROM:
         BODY
 
-FAULT = FaultKind("stuck", "a reading is stuck", "alter", alter=alter)
+FAULT = FaultKind("stuck", "a reading is stuck", OnSensor(alter=alter))
 """
 
 SAMPLE_PARAMETERS = "settings, motion, memory, scene, key, tick, reading"
-ADVANCE_PARAMETERS = "state, command, parameters, keys, scene, tick, ticks"
+ADVANCE_PARAMETERS = "robot, command, parameters, key, scene, tick"
 SIZES = {
     "sensor": {"settings": 4, "motion": 40, "memory": 2, "reading": 3, "scene.table": 2, "scene.plane": 12},
     "fault": {"settings": 5, "memory": 3, "reading": 3},
-    "robot": {"state": 20, "command": 1, "parameters": 2},
+    "robot": {"scene.plane": 12},  # its own numbers have names
 }  # at least so many are refused; of `motion` there are fewer
 
 
@@ -145,14 +144,13 @@ def random_case(random: Random, about: str) -> Case:
     index = random.choice(
         [size + random.randrange(100), 10 ** random.randrange(3, 12), -size - 1 - random.randrange(100)]
     )
-    place = f"[{index}, i]" if kind == "robot" else f"[{index}]"
-    some = "state" if kind == "robot" else "reading"
+    some = "robot.y" if kind == "robot" else "reading[0]"
     runtime: dict[str, Callable[[], tuple[str, str]]] = {
         "raise": lambda: ('raise ValueError("worn out")', "ValueError: worn out"),
         "assert": lambda: ("assert tick < 0", "AssertionError"),
-        "read": lambda: (f"{some}[0] = {array}{place}", "IndexError"),
-        "write": lambda: (f"{array}{place} = 1.5", "IndexError"),
-        "helper": lambda: (f"{some}[0] = helper({array}, {index})", "IndexError"),
+        "read": lambda: (f"{some} = {array}[{index}]", "IndexError"),
+        "write": lambda: (f"{array}[{index}] = 1.5", "IndexError"),
+        "helper": lambda: (f"{some} = helper({array}, {index})", "IndexError"),
         "grid": lambda: ("scene.elevation[0, 0] = scene.elevation[10**7, 3]", "IndexError"),
     }
     if about in runtime:
@@ -160,13 +158,14 @@ def random_case(random: Random, about: str) -> Case:
         return Case(kind, about, body, expected, start, decorator, is_built=False)
     decorator = random.choice(["kernel", "njit"])
     usual = ADVANCE_PARAMETERS if kind == "robot" else SAMPLE_PARAMETERS
+    count = usual.count(",") + 1
     fewer, more = usual.rpartition(", ")[0], f"{usual}, more"
     built: dict[str, tuple[str, str, str]] = {
-        "fewer": ("pass", "expected 7 parameters", fewer),
-        "more": ("pass", "expected 7 parameters", more),
-        "unknown name": (f"{some}[0] = no_such_name", "no_such_name", ""),
-        "unknown attribute": (f"{some}[0] = scene.no_such_grid[0]", "no_such_grid", ""),
-        "text": (f'{some}[0] = "text"', "text", ""),
+        "fewer": ("pass", f"expected {count} parameters", fewer),
+        "more": ("pass", f"expected {count} parameters", more),
+        "unknown name": (f"{some} = no_such_name", "no_such_name", ""),
+        "unknown attribute": (f"{some} = scene.no_such_grid[0]", "no_such_grid", ""),
+        "text": (f'{some} = "text"', "text", ""),
         "generator": ("yield 1", "no yield", ""),
     }
     body, expected, parameters = built[about]

@@ -50,38 +50,39 @@ HOMES = {
         "engine/",
         "batch/cuda_compiler.py",
         "batch/cuda_kernels.py",
-        "batch/cuda_camera.py",
+        "batch/camera_columns.py",
         "batch/cuda_loops.py",
     ),  # the latter for GPUs
     "llvmlite": ("engine/calls.py", "engine/digest_chain.py"),
     "rosbags": ("messages/", "recording/"),
-    "ruamel": ("documents/", "ros2/transport/ros_arguments.py"),
-    "shapely": ("bundle/",),
+    "ruamel": ("documents/", "parts/ros2/transport/ros_arguments.py"),
+    "shapely": ("bundle/", "parts/worlds/"),
     "PIL": (
         "bundle/",
-        "view/web/",
-        "view/notebook.py",
-        "ros2/robot_maps.py",
-        "agents/agent_tools.py",
+        "parts/worlds/",
+        "parts/view/web/",
+        "parts/view/notebook.py",
+        "parts/small_nodes/robot_maps.py",
+        "parts/agents/agent_tools.py",
         "sensors/_camera_messages.py",
     ),
-    "mcp": ("agents/agent_server.py",),
-    "foxglove": ("foxglove/",),
-    "pytest": ("testing/pytest_plugin.py",),
-    "typer": ("cli/",),
-    "rich": ("cli/", "view/dashboard/"),
-    "rclpy": ("ros2/transport/rclpy_transport.py",),
-    "cyclonedds": ("ros2/transport/",),
-    "viser": ("view/web/",),
-    "yourdfpy": ("view/web/",),
-    "ray": ("sweep/worker_pool.py",),
-    "pyarrow": ("sweep/results.py",),
-    "matplotlib": ("recording/bag_plot.py",),
-    "gymnasium": ("learning/",),
-    "pettingzoo": ("learning/",),
-    "torch": ("learning/",),
-    "onnx": ("learning/policy.py",),
-    **dict.fromkeys(("stable_baselines3", "torchrl", "tensordict", "skrl"), ("learning/adapters/",)),
+    "mcp": ("parts/agents/agent_server.py",),
+    "foxglove": ("parts/foxglove/",),
+    "pytest": ("parts/testing/pytest_plugin.py",),
+    "typer": ("cli/", "parts/"),
+    "rich": ("cli/", "parts/view/dashboard/", "parts/worlds/commands/"),
+    "rclpy": ("parts/ros2/transport/rclpy_transport.py",),
+    "cyclonedds": ("parts/ros2/transport/",),
+    "viser": ("parts/view/web/", "parts/worlds/editor.py"),
+    "yourdfpy": ("parts/view/web/",),
+    "ray": ("parts/sweep/worker_pool.py",),
+    "pyarrow": ("parts/sweep/results.py",),
+    "matplotlib": ("plotting.py",),
+    "gymnasium": ("parts/learning/",),
+    "pettingzoo": ("parts/learning/",),
+    "torch": ("parts/learning/",),
+    "onnx": ("parts/learning/policy.py",),
+    **dict.fromkeys(("stable_baselines3", "torchrl", "tensordict", "skrl"), ("parts/learning/adapters/",)),
     "embreex": ("bundle/",),
     "cupy": ("batch/", "render/gpu.py"),
 }
@@ -188,6 +189,54 @@ def test_heavy_imports_have_one_home() -> None:
         if imported.split(".")[0] in HOMES and not name(path).startswith(HOMES[imported.split(".")[0]])
     ]
     assert not strays
+
+
+def literal_beginning(node: ast.expr) -> str:
+    """Of a string, or of a string with values in it."""
+    first = node.values[0] if isinstance(node, ast.JoinedStr) and node.values else node
+    return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
+
+
+def test_no_module_is_imported_by_a_string_that_names_it() -> None:
+    """What import-linter cannot see: `import_module("microsim.…")`."""
+    importing = {"import_module", "__import__", "find_spec", "run_module", "resolve_name"}
+    hidden = [
+        place(path, node)
+        for path in MODULES
+        for node in nodes(path)
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", getattr(node.func, "id", "")) in importing
+        and any(literal_beginning(each).partition(".")[0] == "microsim" for each in node.args)
+    ]
+    assert not hidden
+
+
+def test_the_core_does_not_name_the_folder_of_a_part() -> None:
+    """Not even in a string; a part names itself only."""
+    parts = sorted(folder.name for folder in (PACKAGE / "parts").iterdir() if folder.is_dir() and folder.name[0] != "_")
+    strangers = [
+        place(path, node)
+        for path in MODULES
+        for node in nodes(path)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and not isinstance(node.value, bytes)
+        for found in re.findall(r"microsim[./]parts[./](\w+)", node.value)
+        if found in parts and not name(path).startswith(f"parts/{found}/")
+    ]
+    assert not strangers
+
+
+def test_a_part_is_a_folder_with_tests_and_a_row_in_the_table_of_parts() -> None:
+    page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = dict(
+        re.findall(r"^\| `(\w+)` \| (.+) \|$", page.partition("| Part | ")[2].partition("\n\n")[0], re.MULTILINE)
+    )
+    folders = {path.name: path for path in (PACKAGE / "parts").iterdir() if (path / "__init__.py").is_file()}
+    assert sorted(rows) == sorted(folders)
+    for part, row in rows.items():
+        pages = re.findall(r"\]\((\w+\.md)\)", row)
+        assert pages, f"{part}: no page"
+        assert all((PACKAGE.parent / "docs" / each).is_file() for each in pages)
+        assert list((PACKAGE.parent / "tests" / "parts" / part).glob("test_*.py")), f"{part}: no tests"
 
 
 def test_what_catches_every_error_says_why() -> None:

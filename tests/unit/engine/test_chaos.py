@@ -40,6 +40,42 @@ def received(sim: Simulation, topic: str, ticks: int = 60, at_once: int = 1) -> 
 # ---- messages that the simulation sends ------------------------------------------------------------------------------
 
 
+STORM = """
+from microsim.faults import FaultKind, OnMessages
+
+def change(message):
+    message.copies = 1 + int(3 * message.draw)
+    message.until = message.tick + 4
+
+FAULT = FaultKind("storm", "messages come late, and some of them often", OnMessages(change))
+"""
+MUTE = """
+from microsim.faults import FaultKind, OnSensor
+
+FAULT = FaultKind("mute", "as a dropout", OnSensor(is_silent=True), applies=lambda sensor: True)
+"""
+
+
+def test_a_plug_in_decides_what_happens_to_messages_and_to_sensors(tmp_path: Path) -> None:
+    (tmp_path / "storm.py").write_text(STORM)
+    (tmp_path / "mute.py").write_text(MUTE)
+    plugins: dict[str, Any] = {"plugins": [str(tmp_path)]}
+    found = Counter(received(world("/rover/odom:storm@0.2s-0.5s", **plugins), "/rover/odom"))
+    assert found == Counter(received(world("/rover/odom:storm@0.2s-0.5s", **plugins), "/rover/odom", at_once=1))
+    meanwhile = {stamp: (tick - stamp, count) for (tick, stamp), count in found.items() if 12 <= stamp < 30}
+    assert {delay for delay, _ in meanwhile.values()} == {4}
+    assert {count for _, count in meanwhile.values()} == {1, 2, 3}
+    gps, mute = "/rover/gps/fix", received(world("rover/gps:mute@0.2s-0.5s", **plugins), "/rover/gps/fix")
+    assert mute == received(world("rover/gps:dropout@0.2s-0.5s"), gps) != received(world(), gps)
+
+
+def test_a_mistake_of_a_plug_in_in_a_message_names_its_line(tmp_path: Path) -> None:
+    (tmp_path / "storm.py").write_text(STORM.replace("message.draw", "message.drew"))
+    sim = world("/rover/odom:storm@0.2s-0.5s", plugins=[str(tmp_path)])
+    with pytest.raises(MicroSimError, match=r"storm.py:5: the fault storm.*no attribute 'drew'"):
+        sim.step(60)
+
+
 def test_messages_on_a_topic_are_late_and_keep_their_order() -> None:
     plain, late = received(world(), "/rover/odom"), received(world("/rover/odom:delay(0.1)@0.2s-0.5s"), "/rover/odom")
     assert [stamp for _, stamp in late] == [stamp for _, stamp in plain], "in their order, also after the fault"

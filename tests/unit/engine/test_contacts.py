@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from microsim import Simulation
 from microsim.engine import bodies
-from microsim.engine.bodies import Body, body_row
-from microsim.engine.contact_rows import GAP_M
+from microsim.engine.bodies import BODY, POSE, SOLID, TRIANGLE, Body, body_row
+from microsim.engine.contacts import GAP_M
 from microsim.engine.world import Mesh, World
 from microsim.messages import decode
-from microsim.missions import fly_mission
+from microsim.parts.missions import fly_mission
+from microsim.parts.sweep.run_one import run_one
+from microsim.parts.view.dashboard.panels import _motion
+from microsim.parts.view.run_state import robot_states
 from microsim.recording.state_file import load_state, save_state
-from microsim.robots.car import BY_SLOPE, SPEED
+from microsim.robots.car import BY_SLOPE
 from microsim.runner import Notes, Runner
-from microsim.sweep.run_one import run_one
-from microsim.view.dashboard.panels import _motion
-from microsim.view.run_state import robot_states
 from tests.support import many
 
 NONE = dict.fromkeys(("odom", "gps", "imu", "camera", "range"))
@@ -53,7 +53,7 @@ def rover(x, y=50.0, yaw=0.0, **keys):
 def rolling_cars():
     """Head-on at 5 m/s each, 32.8 m between their fronts."""
     sim = Simulation(world({"a": car(20.0), "b": car(60.0, yaw=math.pi)}))
-    sim.fleets[0].state[SPEED] = 5.0
+    sim.fleets[0].state[sim.fleets[0].model.row("speed")] = 5.0
     for name in "ab":
         sim.command(name, speed=5.0)
     return sim
@@ -165,10 +165,24 @@ def test_nothing_is_passed_through_at_few_ticks_a_second():
     assert sim.touching("a") == ("b",)
 
 
+def box_of(numbers):
+    """As a solid."""
+    box = np.zeros(1, SOLID)[0]
+    box.middle, box.axes, box.half = numbers[:3], np.reshape(numbers[3:12], (3, 3)), numbers[12:]
+    return box
+
+
+def put_box(pose, body):
+    """Six numbers, and seven."""
+    box = np.zeros(1, SOLID)[0]
+    bodies.put_box(np.array(pose).view(POSE)[0], np.array(body).view(BODY)[0], box)
+    return box
+
+
 def boxes_of(sim):
     names = sim.robots
     motions = {name: sim._schedule.physics.motions[name] for name in names}
-    rows = {name: np.array(body_row(motions[name], Body(*sim.scenario.robots[name].body()))) for name in names}
+    rows = {name: box_of(body_row(motions[name], Body(*sim.scenario.robots[name].body()))) for name in names}
     return names, rows
 
 
@@ -192,12 +206,11 @@ def test_who_touches_whom_is_what_a_search_of_all_pairs_finds(count):
 
 def distance_by_projections(a, b):
     """Between two boxes, by projecting onto each in turn: another method than separating axes."""
-    point = b[:3].copy()
+    point = b.middle.copy()
     for _ in range(4000):
         for box in (a, b):
-            axes = box[3:12].reshape(3, 3)
-            local = np.clip(axes.T @ (point - box[:3]), -box[12:], box[12:])
-            last, point = point, box[:3] + axes @ local
+            local = np.clip(box.axes.T @ (point - box.middle), -box.half, box.half)
+            last, point = point, box.middle + box.axes @ local
     return float(np.linalg.norm(point - last))
 
 
@@ -208,8 +221,7 @@ def test_boxes_meet_where_their_distance_is_0(seed):
     rows = []
     for _ in range(2):
         pose, body = np.concatenate([2.0 * rng.random(3), 6.0 * rng.random(3) - 3.0]), rng.random(7)
-        rows.append(np.empty(15))
-        bodies.put_box(pose, body, rows[-1])
+        rows.append(put_box(pose, body))
     distance = distance_by_projections(*rows)
     if distance > 1e-3:
         assert not bodies.boxes_meet(*rows, 0.0)
@@ -223,9 +235,9 @@ def separated_by_a_face(rows, distance):
     """Whether some axis of a box shows the whole distance; then the margin along it is exact."""
     a, b = rows
     for box in (a, b):
-        for axis in box[3:12].reshape(3, 3).T:
-            reach = sum(each[12:] @ abs(each[3:12].reshape(3, 3).T @ axis) for each in (a, b))
-            if abs((b[:3] - a[:3]) @ axis) - reach > 0.999 * distance:
+        for axis in box.axes.T:
+            reach = sum(each.half @ abs(each.axes.T @ axis) for each in (a, b))
+            if abs((b.middle - a.middle) @ axis) - reach > 0.999 * distance:
                 return True
     return False
 
@@ -234,21 +246,21 @@ def separated_by_a_face(rows, distance):
 @given(st.integers(0, 2**32 - 1))
 def test_a_body_meets_a_triangle_where_its_points_are_inside(seed):
     rng = np.random.default_rng(seed)
-    box, triangle = np.empty(15), 2.0 * rng.random(9)
+    triangle = 2.0 * rng.random(9)
     angles = 6.0 * rng.random(3) - 3.0
     if seed % 2:  # a level box and a triangle in an upright plane: edges along axes
         angles[:], triangle[0::3] = 0.0, triangle[0]
         triangle[4], triangle[8] = triangle[1], triangle[5]
-    bodies.put_box(np.concatenate([2.0 * rng.random(3), angles]), rng.random(7), box)
-    axes, corners = box[3:12].reshape(3, 3), triangle.reshape(3, 3)
+    box, solid = put_box(np.concatenate([2.0 * rng.random(3), angles]), rng.random(7)), np.zeros(1, SOLID)[0]
+    solid.kind, solid.corners = TRIANGLE, triangle.reshape(3, 3)
     shares = rng.dirichlet((1.0, 1.0, 1.0), 4000)
-    local = abs((shares @ corners - box[:3]) @ axes)
-    inside = (local < box[12:] - 1e-9).all(axis=1).any()
-    near = (local < box[12:] + 0.2).all(axis=1).any()
+    local = abs((shares @ solid.corners - box.middle) @ box.axes)
+    inside = (local < box.half - 1e-9).all(axis=1).any()
+    near = (local < box.half + 0.2).all(axis=1).any()
     if inside:
-        assert bodies.meets(box, bodies.A_TRIANGLE, triangle, 0.0)
+        assert bodies.meets(box, solid, 0.0)
     if not near:
-        assert not bodies.meets(box, bodies.A_TRIANGLE, triangle, 0.0)
+        assert not bodies.meets(box, solid, 0.0)
 
 
 TOUCHES = """
@@ -256,9 +268,10 @@ import numpy as np
 from microsim.engine import bodies
 rng = np.random.default_rng(1)
 for _ in range(50):
-    start, end, body, other = 2.0 * rng.random(6), 2.0 * rng.random(6), 0.2 + rng.random(7), np.empty(15)
-    bodies.put_box(2.0 * rng.random(6), 0.2 + rng.random(7), other)
-    print(float(bodies.first_touch(start, end, body, bodies.A_BOX, other)).hex())
+    start, end = ((2.0 * rng.random(6)).view(bodies.POSE)[0] for _ in range(2))
+    body, other = (0.2 + rng.random(7)).view(bodies.BODY)[0], np.zeros(1, bodies.SOLID)[0]
+    bodies.put_box((2.0 * rng.random(6)).view(bodies.POSE)[0], (0.2 + rng.random(7)).view(bodies.BODY)[0], other)
+    print(float(bodies.first_touch(start, end, body, other)).hex())
 """
 
 

@@ -153,13 +153,13 @@ def test_a_warning_is_given_once_when_a_sensor_begins_to_fail() -> None:
 
 SEEING = """
 from microsim.engine.compiled import kernel
-from microsim.faults import FaultKind
+from microsim.faults import FaultKind, OnSensor
 
 @kernel
 def alter(settings, motion, memory, scene, key, tick, reading):
     reading[0] = motion[1]
 
-FAULT = FaultKind("mislead", "the first number is the robot's y", "alter", alter=alter)
+FAULT = FaultKind("mislead", "the first number is the robot's y", OnSensor(alter=alter))
 """
 
 
@@ -204,9 +204,9 @@ def wander(sim: Any, until: int) -> list[Any]:
 def test_faults_are_part_of_the_digest_of_snapshots_and_of_recordings(tmp_path: Path) -> None:
     first, second = (microsim.Simulation(everything()) for _ in range(2))
     with Recorder(tmp_path / "bag", first, RecordOptions()) as recorder:
-        recorder.tap(wander(first, 50))
+        recorder.on_messages(wander(first, 50))
         middle = first.snapshot()
-        recorder.tap(wander(first, 150))
+        recorder.on_messages(wander(first, 150))
     second.restore(middle)
     wander(second, 150)
     assert first.digest() == second.digest()

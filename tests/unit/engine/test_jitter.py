@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from microsim.engine.delay_line import DelayLine, Latency, delay_at
 from microsim.engine.jitter import INDEPENDENT, next_deviation
 from microsim.engine.noise import mix, normals, stream_key
-from microsim.engine.pipeline import Latency
 from tests.latency_laws import JITTER_MS, RATES, correlation, link_latencies, variance_of_mean, violations
 from tests.support import many
 
@@ -92,23 +92,23 @@ def test_a_link_keeps_order_mean_spread_and_correlation_at_every_rate(rate: int)
 
 
 def frame_delays(latency: Latency, period: int, count: int) -> np.ndarray:
-    before = [0.0, -math.inf]
-    found = [latency.ticks(tick, before) for tick in range(0, period * count, period)]
-    assert all(a <= b + period for a, b in itertools.pairwise(each for each in found if each is not None))
-    return np.array([-1 if each is None else each for each in found])
+    line = DelayLine(latency, np.array([KEY]))
+    found = [delay_at(line.address, 0, tick) for tick in range(0, period * count, period)]
+    assert all(a <= b + period for a, b in itertools.pairwise(each for each in found if each >= 0))
+    return np.array(found)
 
 
 @pytest.mark.parametrize("rate", [2, 10, 30, 60])
 def test_images_keep_order_mean_and_spread_at_every_rate(rate: int) -> None:
     """60 Hz of ticks: rounding to them adds (1000/60)² / 12 ms²."""
     count = many(10_000, 500)
-    found = frame_delays(Latency(80.0, JITTER_MS, 0.0, 60.0, KEY), 60 // rate, count) * (1000.0 / 60.0)
+    found = frame_delays(Latency(80.0, JITTER_MS, 0.0, 60.0), 60 // rate, count) * (1000.0 / 60.0)
     gap = 1000.0 / rate / JITTER_MS
     assert found.mean() == pytest.approx(80.0, abs=4 * JITTER_MS * math.sqrt(variance_of_mean(gap, count)) + 0.1)
     assert found.std() == pytest.approx(math.sqrt(JITTER_MS**2 + (1000.0 / 60.0) ** 2 / 12.0), rel=0.03 + 20 / count)
 
 
 def test_a_lost_image_takes_no_part_in_the_latency_of_others() -> None:
-    latency, before = Latency(80.0, JITTER_MS, 1.0, 60.0, KEY), [0.5, 10.0]
-    assert latency.ticks(12, before) is None
-    assert before == [0.5, 10.0]
+    line = DelayLine(Latency(80.0, JITTER_MS, 1.0, 60.0), np.array([KEY]))
+    assert delay_at(line.address, 0, 12) == -1
+    assert not line.queues.any()

@@ -8,12 +8,12 @@ import pytest
 
 import microsim
 from microsim.messages.topics import Qos
+from microsim.parts.ros2.microsim_node import start_node
+from microsim.parts.ros2.transport.memory import Bus, MemoryTransport
+from microsim.parts.view.web.interface import FrameCollector
+from microsim.parts.view.web.page.panel_data import Panels
 from microsim.recording.recorder import Recorder
-from microsim.ros2.microsim_node import start_node
-from microsim.ros2.transport.memory import Bus, MemoryTransport
 from microsim.runner import LONGEST_NOTE, MOST_NOTES, Note, Notes, Runner
-from microsim.view.web.interface import FrameCollector
-from microsim.view.web.page.panel_data import Panels
 from tests.support import SleepClock
 
 BARE: dict[str, Any] = {
@@ -145,7 +145,7 @@ def test_a_recording_that_stops_is_in_the_log(tmp_path: Path) -> None:
     runner, collector = run_of(BARE)
     recorder = Recorder(tmp_path / "bag", runner.sim)
     recorder.attach(runner)
-    runner.hand_out(runner.sim.step(0))
+    runner.publish(runner.sim.step(0))
     runner.sim.advance(3)
     runner.step(1)
     recorder.close()

@@ -29,7 +29,7 @@ from microsim.engine.motion import PLACE_Z
 from microsim.engine.noise import normals
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.sensor import Display, MessageForm, MountedSensor, Sensor
+from microsim.sensors.sensor import Display, MessageForm, MountedSensor, KernelSensor
 
 class AltitudeMeter(MountedSensor):
     """Height above the map's zero."""
@@ -40,7 +40,7 @@ class AltitudeMeter(MountedSensor):
 def sample(settings, motion, memory, scene, key, tick, reading):
     reading[0] = motion[PLACE_Z] + settings[0] * normals(key, tick, 0)[0]
 
-SENSOR = Sensor(
+SENSOR = KernelSensor(
     "altitude_meter", title="Altitude meter", about="height", settings=AltitudeMeter, sample=sample,
     reading={"altitude": "m"}, numbers=lambda context: (context.settings.wobble_m,),
     messages=(MessageForm("std_msgs/msg/Float64", "/{robot}/{sensor}", Qos(5), "how high it is",
@@ -55,19 +55,17 @@ SENSOR = Sensor(
 from typing import ClassVar, Literal
 from pydantic import Field
 from microsim.engine.compiled import kernel
-from microsim.engine.components import COMMON_ROWS, RobotModel, X, Y, Z
+from microsim.engine.components import RobotModel
 from microsim.robots.robot import Look, Robot
 
 @kernel
-def advance(state, command, parameters, keys, scene, tick, ticks):
-    for i in range(state.shape[1]):
-        for _ in range(ticks):
-            state[Z, i] += min(command[0, i], parameters[0, i]) * scene.dt
+def advance(robot, command, parameters, key, scene, tick):
+    robot.z += min(command.climb, parameters.max_climb) * scene.dt
 
 class Blimp(Robot):
     """A blimp: it goes up."""
-    engine: ClassVar[RobotModel] = RobotModel("blimp", ("climb",), ("linear.z",), COMMON_ROWS, {"x": X, "y": Y, "z": Z},
-        lambda settings, wind, dt: (settings.max_climb,), advance, False)
+    engine: ClassVar[RobotModel] = RobotModel(name="blimp", inputs=("climb",), twist_fields=("linear.z",),
+        shown=("x", "y", "z"), parameter_names=("max_climb",), advance=advance, is_ground_bound=False)
     model: Literal["blimp"] = Field("blimp", description="A blimp.")
     max_climb: float = Field(2.0, description="Greatest speed up [m/s].")
     def look(self):
@@ -80,14 +78,14 @@ ROBOT = Blimp
         "stuck",
         """
 from microsim.engine.compiled import kernel
-from microsim.faults import FaultKind
+from microsim.faults import FaultKind, OnSensor
 
 @kernel
 def alter(settings, motion, memory, scene, key, tick, reading):
     if settings[0] <= tick < settings[1]:
         reading[0] = 7.0
 
-FAULT = FaultKind("stuck", "a reading is 7", "alter", alter=alter)
+FAULT = FaultKind("stuck", "a reading is 7", OnSensor(alter=alter))
 """,
     ),
     "microsim.messages.inputs": (
@@ -119,9 +117,9 @@ GENERATOR = Generator("pillars", lambda options, map, random: [
 ], PillarOptions)
 ''',
     ),
-    "microsim.cli.commands": (
-        "greet",
-        '''
+}
+
+COMMAND = '''
 from microsim.cli.command import Command
 
 def greet() -> int:
@@ -130,12 +128,10 @@ def greet() -> int:
     return 0
 
 COMMAND = Command(greet, panel="Run", position=999)
-''',
-    ),
-}
+'''
 
 METRIC = '''
-from microsim.sweep.metrics import Metric
+from microsim.parts.sweep.metrics import Metric
 
 class Highest(Metric):
     """Greatest height of any robot."""
@@ -162,12 +158,12 @@ from pathlib import Path
 import microsim
 from microsim.batch import BatchSimulation
 from microsim.messages.topics import table
-from microsim.missions import load_mission
+from microsim.parts.missions import load_mission
 from microsim.recording.recorder import Recorder
 from microsim.recording.bag_io import open_bag
-from microsim.ros2.node_parameters import ScenarioParameters
+from microsim.parts.ros2.node_parameters import ScenarioParameters
 from microsim.scenario import json_schema, load_scenario
-from microsim.sweep.run_one import run_one
+from microsim.parts.sweep.run_one import run_one
 
 data = {
     "plugins": [folders["metrics"]],
@@ -209,7 +205,7 @@ print(json.dumps({
     "obstacles": len(scenario.obstacles), "is_taken": is_taken,
     "table": [topic.of("R", topic.sensor) for topic in table()],
     "recorded": [channel.topic for channel, _, _ in open_bag(out / "bag").entries_of({"/blimp/altitude_meter"})],
-    "drawn": sim.drawn.robots["blimp"].altitude_meter.wobble_m,
+    "drawn": sim.resolved.robots["blimp"].altitude_meter.wobble_m,
     "metric": repr(result), "z": sim.state("blimp").z,
 }))
 """
@@ -225,6 +221,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         home.mkdir()
         (home / f"{name}.py").write_text(text)
         folders[package] = str(home)
+    greetings = folder / "new" / "greetings" / "commands"
+    greetings.mkdir(parents=True)
+    (greetings / "greet.py").write_text(COMMAND)
     home = folder / "metrics"
     home.mkdir()
     (home / "highest.py").write_text(METRIC)
@@ -238,11 +237,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     )
     assert child.returncode == 0, child.stderr[-3000:]
     result: dict[str, Any] = json.loads(child.stdout.strip().split("\n")[-1])
-    greeted = "import sys; import microsim.cli.commands as commands; commands.__path__.append(sys.argv.pop(1))\n"
-    greeted += "from microsim.cli import main; main()"
+    greeted = "import sys, microsim; microsim.__path__.append(sys.argv.pop(1)); from microsim.cli import main; main()"
     for words, key in ((["--help"], "help"), (["greet"], "greeting")):
         ran = subprocess.run(
-            [sys.executable, "-c", greeted, folders["microsim.cli.commands"], *words],
+            [sys.executable, "-c", greeted, str(folder / "new"), *words],
             capture_output=True,
             text=True,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -307,7 +305,7 @@ def test_a_command_is_one_file(found: dict[str, Any]) -> None:
 
 def test_no_other_module_names_a_kind_of_sensor() -> None:
     """Robots name the sensors they carry, and the two small nodes the robots of their documents."""
-    allowed = re.compile(r"microsim/(sensors|robots|ros2/(robot_simulator|rover_node))")
+    allowed = re.compile(r"microsim/(sensors|robots|parts/small_nodes/(robot_simulator|rover_node))")
     wanted = re.compile(r"from microsim\.sensors\.(?!(?:sensor|plugin)\b)(\w+) import")
     strangers = [
         f"{path.relative_to(ROOT)}: {found[0]}"

@@ -17,7 +17,7 @@ import pytest
 
 import microsim
 from microsim.batch import BatchSimulation
-from microsim.sweep.run_one import run_one
+from microsim.parts.sweep.run_one import run_one
 from tests.support import bare
 from tests.unit.engine.plugin_kernel_faults import Case
 
@@ -34,7 +34,7 @@ GENERATOR = Generator("posts", generate)
 """
 
 METRIC = """
-from microsim.sweep import Metric
+from microsim.parts.sweep import Metric
 
 class Tilt(Metric):
     "A number."
@@ -51,7 +51,7 @@ METRIC = Tilt
 
 SIMPLE = """
 from pydantic import BaseModel
-from microsim.scenario.plugins import Sensor
+from microsim.sensors.sensor import PythonSensor
 
 class Probe:
     def __init__(self, context):
@@ -63,7 +63,7 @@ class Probe:
     def publish(self):
         return {"temperature": 1.0}
 
-SENSOR = Sensor("gauge", "sensor_msgs/msg/Temperature", Probe)
+SENSOR = PythonSensor("gauge", "sensor_msgs/msg/Temperature", Probe)
 """
 
 SOURCES = {
@@ -94,23 +94,33 @@ CASES: list[tuple[str, str, str, str, str]] = [
     ("sensor", NUMBERS, '("a",)', "could not convert string to float", ""),
     ("sensor", "[5.0, 6.0]", "1 / 0", "ZeroDivisionError", ""),
     ("sensor", "sample=sample", "sample=3", "sample: expected a function, found 3", "SENSOR ="),
+    ("sensor", "sample=sample", "sample=sample, reads_state=True", '`reads_state` is now `reads="state"`', "SENSOR ="),
+    ("sensor", "sample=sample", "sample=sample, track=sample", "`track` is now `tracker=Tracker(kernel", "SENSOR ="),
+    ("sensor", "sample=sample", "sample=sample, reads='pose'", "expected 'pose'; there are: motion, place", "SENSOR ="),
+    ("sensor", "KernelSensor", "Sensor", "Sensor(...) is now KernelSensor(...)", "SENSOR ="),
+    ("simple", "PythonSensor", "Sensor", "Sensor(...) is now PythonSensor(...)", "SENSOR ="),
     ("sensor", "sample=sample", "sampel=sample", "unexpected keyword argument 'sampel'", "SENSOR ="),
     ("sensor", "settings=Settings", "settings=dict", "expected a subclass of SensorBlock", "SENSOR ="),
     ("sensor", 'memory=("last", "first")', "memory=2", "memory: expected names, found 2", "SENSOR ="),
     ("sensor", NAMES, "reading=3", "reading: expected names, found 3", "SENSOR ="),
     ("sensor", "messages=(", "messages=5 or (", "expected a tuple of MessageForm, found 5", "SENSOR ="),
-    ("robot", "rows=COMMON_ROWS + 2", "rows=3", "rows: expected COMMON_ROWS (18) or more, found 3", "engine ="),
-    ("robot", 'state={"x": X}', 'state={"x": 99}', "state['x']: expected a row from 0 to 19, found 99", "engine ="),
+    ("robot", '("one", "two")', '("one", "x")', "own: 'x' is there twice", "engine ="),
+    ("robot", '("one", "two")', '("one", "a b")', "own: expected names, found 'a b'", "engine ="),
+    ("robot", 'shown=("x",)', 'shown=("q",)', "shown: no number 'q' in its state; there are: x, y, z", "engine ="),
+    ("robot", "(1, 2)", "(1,)", "parameters: expected a number for each of a, b; found 1", "engine ="),
     ("robot", '("linear.x",)', "()", "expected one for each input", "engine ="),
     ("robot", '("linear.x",)', '("linear.q",)', "found 'linear.q'", "engine ="),
     ("robot", "(1, 2)", "settings.nothing", "no attribute 'nothing'", ""),
     ("robot", "(1, 2)", '("a", 2)', "could not convert string to float: 'a'", ""),
     ("robot", "(1, 2)", "None", "TypeError", "ROBOT ="),
     ("robot", "advance=advance", "advance=None", "advance: expected a function, found None", "engine ="),
-    ("robot", "is_ground_bound=True", "is_ground_bound=True, command_age=200", "from 0 to 19, found 200", "engine ="),
+    ("robot", "advance=advance", 'advance=advance, command_age="age"', "no number 'age'", "engine ="),
     ("robot", "    model", "    def body(self): return 5\n    model", "must be an iterable, not int", "ROBOT ="),
-    ("fault", "alter=alter", "alter=None", "alter: expected a kernel, found None", "FAULT ="),
-    ("fault", '"alter", alter', '"alterr", alter', "no effect 'alterr'; did you mean 'alter'?", "FAULT ="),
+    ("fault", "alter=alter", "alter=None", "OnSensor: expected one of is_silent, fails,", "FAULT ="),
+    ("fault", "alter=alter", "alter=3", "alter: expected a kernel, found 3", "FAULT ="),
+    ("fault", "OnSensor(alter=alter)", '"alter"', "expected now OnSensor(alter=kernel), found 'alter'", "FAULT ="),
+    ("fault", "OnSensor(alter=alter)", "5", "expected one of OnSensor, OnMessages, OnRadio, OnNode", "FAULT ="),
+    ("fault", "OnSensor(alter=alter)", "None, alter=alter", "is now `effect=OnSensor(alter=kernel)`", "FAULT ="),
     ("generator", "return [", "return options.nothing or [", "has no attribute 'nothing'", ""),
     ("generator", "return [", "return 5 and [][3:4] or 5 or [", "'int' object is not iterable", "GENERATOR ="),
     ("generator", '"radius": 0.5', '"radius": -0.5', "radius", "GENERATOR ="),

@@ -97,7 +97,7 @@ def everything(sim: Simulation) -> list[Any]:
     facts += [sim.state(robot) for robot in sim.robots] + [sim.touching(robot) for robot in sim.robots]
     for ticks in (1, 40):
         facts.append([(each.topic, each.stamp_ns, each.cdr) for each in sim.step(ticks)])
-        facts += [sim.digest(), sim.messages_sent, dict(sim.health.dropped), repr(sim.radio and sim.radio.memory())]
+        facts += [sim.digest(), sim.messages_sent, dict(sim.health.dropped), repr(sim.radio and sim.radio.save())]
     sim.reset()
     fresh = Simulation(sim.scenario, sim.seed)
     for each in (sim, fresh):

@@ -133,7 +133,8 @@ def test_the_user_is_told_why_commands_were_ignored_and_when_there_were_none(tmp
 
 @pytest.mark.parametrize("place", [math.nan, math.inf, 1e308])
 def test_places_that_are_none_are_left_out_of_a_picture(tmp_path: Path, place: float) -> None:
-    from microsim.recording.bag_plot import PlotError, plot
+    from microsim.plotting import PlotError
+    from microsim.recording.bag_plot import plot
 
     def odometry(x: float) -> bytes:
         message = new(ODOMETRY)

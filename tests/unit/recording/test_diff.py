@@ -32,7 +32,7 @@ def test_the_first_sentence_says_what_differs(tmp_path: Path) -> None:
     record(tmp_path / "b", ticks=5, seed=9)
     bigger = load_scenario(WORLD).to_dict() | {"physics_hz": 120}
     with Recorder(tmp_path / "c", sim := Simulation(bigger, 9)) as recorder:
-        recorder.tap(sim.step(5))
+        recorder.on_messages(sim.step(5))
     first = str(compared(tmp_path / "a", tmp_path / "b")).splitlines()[0]
     assert first == "different seeds (3 and 9); the first message that differs is /sim/info at 0 s"
     first = str(compared(tmp_path / "b", tmp_path / "c")).splitlines()[0]
@@ -54,7 +54,7 @@ def test_a_command_that_only_one_run_took_is_a_difference_though_no_message_show
     for name in "ab":
         sim = Simulation(WORLD, 3)
         with Recorder(tmp_path / name, sim) as recorder:
-            recorder.tap(sim.step(10))
+            recorder.on_messages(sim.step(10))
             if name == "b":
                 sim.command("drone", vx=1.0)  # after the last tick
     found = compared(tmp_path / "a", tmp_path / "b")

@@ -18,8 +18,8 @@ from microsim.recording.state_file import SnapshotError, save_state
 from microsim.runner import Runner
 from microsim.scenario import load_scenario
 from microsim.simulation import Simulation
+from tests.parts.ros2.test_node import Stage
 from tests.recording_support import WORLD, fly
-from tests.unit.ros2.test_node import Stage
 
 MISSION = """
 duration: 3

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 import microsim
+from microsim.plotting import STYLE, matplotlib
 from microsim.recording.bag_io import open_bag
-from microsim.recording.bag_plot import STYLE, PlotPage, _draw, _scenario, _shortened, matplotlib, read_series
+from microsim.recording.bag_plot import PlotPage, _draw, _scenario, _shortened, read_series
 from microsim.recording.recorder import Recorder
 from microsim.runner import Runner
 

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
 import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,17 +21,21 @@ import pytest
 
 import microsim
 from microsim.errors import UsageError
-from microsim.plugin_code import code_files, code_hash
+from microsim.generators import GENERATORS
+from microsim.messages.inputs import INPUTS
+from microsim.parts.sweep import from_token, load_sweep, make_plan
+from microsim.plugin_code import _NEEDED, _code, code_files, code_hash, entry_file
 from microsim.recording.bag_io import open_bag
 from microsim.recording.bag_replay import Replay
 from microsim.recording.inputs import plugin_hashes
 from microsim.recording.recorder import Recorder
 from microsim.recording.state_file import SnapshotError, resume, save_state
+from microsim.registry import origin_of
 from microsim.simulation import Simulation
-from microsim.sweep import from_token, load_sweep, make_plan
 from tests.cli_support import run_microsim
 from tests.support import bare
 
+ROOT = Path(__file__).parents[3]
 FILES = {
     "gauge.py": """
 from pathlib import Path
@@ -37,7 +46,7 @@ from microsim.engine.compiled import kernel
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.sensor import MessageForm, MountedSensor, Sensor
+from microsim.sensors.sensor import MessageForm, MountedSensor, KernelSensor
 
 OFFSET = 1.0
 
@@ -52,7 +61,7 @@ def doubled(value):
 def sample(settings, motion, memory, scene, key, tick, reading):
     reading[0] = OFFSET + GAIN * doubled(scaled(1.0))
 
-SENSOR = Sensor("gauge", settings=Settings, sample=sample, reading={"pressure": "Pa"},
+SENSOR = KernelSensor("gauge", settings=Settings, sample=sample, reading={"pressure": "Pa"},
     messages=(MessageForm("sensor_msgs/msg/FluidPressure", "/{robot}/{sensor}", Qos(5), "",
         lambda context: new("sensor_msgs/msg/FluidPressure", header=header(context.frame)),
         {"fluid_pressure": "pressure"}),))
@@ -72,27 +81,26 @@ def scaled(value):
 from typing import Literal
 from pydantic import Field
 from microsim.engine.compiled import kernel
-from microsim.engine.components import COMMON_ROWS, X, RobotModel
+from microsim.engine.components import RobotModel
 from microsim.robots.robot import Robot
 
 SPEED = 0.5
 
 @kernel
-def advance(state, command, parameters, keys, scene, tick, ticks):
-    for i in range(state.shape[1]):
-        state[X, i] += SPEED * scene.dt * ticks
+def advance(robot, command, parameters, key, scene, tick):
+    robot.x += SPEED * scene.dt
 
 class Sled(Robot):
     "On rails."
-    engine = RobotModel(name="sled", inputs=("v",), twist_fields=("linear.x",), rows=COMMON_ROWS, state={"x": X},
-        parameters=lambda settings, wind, dt: (1.0,), advance=advance, is_ground_bound=True)
+    engine = RobotModel(name="sled", inputs=("v",), twist_fields=("linear.x",), shown=("x",),
+        advance=advance, is_ground_bound=True)
     model: Literal["sled"] = Field("sled", description="On rails.")
 
 ROBOT = Sled
 """,
     "stuck.py": """
 from microsim.engine.compiled import kernel
-from microsim.faults import FaultKind
+from microsim.faults import FaultKind, OnSensor
 
 STUCK = 7.0
 
@@ -100,7 +108,7 @@ STUCK = 7.0
 def alter(settings, motion, memory, scene, key, tick, reading):
     reading[0] += STUCK
 
-FAULT = FaultKind("stuck", "a reading is stuck", "alter", alter=alter)
+FAULT = FaultKind("stuck", "a reading is stuck", OnSensor(alter=alter))
 """,
     "kick.py": """
 from microsim.messages.inputs import InputKind
@@ -125,7 +133,7 @@ def generate(options, map, random):
 GENERATOR = Generator("posts", generate)
 """,
     "tilt.py": """
-from microsim.sweep import Metric
+from microsim.parts.sweep import Metric
 
 START = 0.25
 
@@ -178,9 +186,54 @@ def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+GROUPS = {
+    "gauge": "sensors", "sled": "robots", "stuck": "faults", "kick": "inputs", "posts": "worlds", "tilt": "metrics",
+}  # fmt: skip
+CONSTANTS = {"gauge": "SENSOR", "posts": "GENERATOR", "tilt": "METRIC"}  # that entry points name; others name modules
+
+
+def install(site: Path, distribution: str, version: str, top: str, entry_points: str = "") -> None:
+    facts = site / f"{distribution.replace('-', '_')}-1.dist-info"
+    facts.mkdir(parents=True, exist_ok=True)
+    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
+    (facts / "top_level.txt").write_text(f"{top}\n")
+    (facts / "entry_points.txt").write_text(entry_points)
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The same plug-ins as an installed package, which needs another one. Gives the folder of its modules."""
+    site, package = tmp_path / "site-packages", "yard_parts"
+    for name, text in FILES.items():
+        file = site / package / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        ours = text.replace('sys.path.insert(0, str(Path(__file__).parent / "lib"))', "import yard_library")
+        ours = ours.replace("from shared_numbers", f"from {package}.lib.shared_numbers")
+        file.write_text(ours.replace("from deeper_numbers", "from .deeper_numbers"))
+    for folder in (package, f"{package}/lib"):
+        (site / folder / "__init__.py").write_text("")
+    (site / "yard_library.py").write_text("LENGTH = 1.0\n")
+    lines = [
+        f"[microsim.{group}]\n{name} = {package}.{name}{':' * (name in CONSTANTS)}{CONSTANTS.get(name, '')}\n"
+        for name, group in GROUPS.items()
+    ]
+    install(site, "yard-parts", "1.0", package, "".join(lines))
+    install(site, "yard-library", "2.5", "yard_library")
+    scenario = {key: value for key, value in SCENARIO.items() if key != "plugins"}
+    (tmp_path / "yard.yaml").write_text(json.dumps(scenario))
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.chdir(tmp_path)
+    yield site / package
+    for name in [each for each in sys.modules if each.partition(".")[0] in (package, "yard_library")]:
+        del sys.modules[name]
+
+
 def edit(folder: Path, name: str, old: str, random: Random) -> None:
     """Another number in that place, or another operation."""
-    file = folder / "plugins" / name
+    edit_file(folder / "plugins" / name, old, random)
+
+
+def edit_file(file: Path, old: str, random: Random) -> None:
     text = file.read_text()
     digits = "".join(each for each in old.partition("=")[2] if each in "0123456789.")
     new = old.replace(digits, str(random.randrange(10, 99))) if digits else f"{old} * {random.randrange(2, 9)} "
@@ -201,6 +254,106 @@ def test_an_edit_of_any_module_is_another_hash_and_another_token(yard: Path, nam
     assert [each for each in after if after[each] != before[each]] == [part]
     with pytest.raises(UsageError, match="has changed since the token was made"):
         from_token(token)
+
+
+@pytest.mark.parametrize(("name", "old", "part"), EDITS)
+def test_an_edit_of_an_installed_package_is_another_hash_and_another_token(
+    installed: Path, name: str, old: str, part: str
+) -> None:
+    scenario = microsim.load_scenario("yard.yaml")
+    token, before = token_of_a_run(), plugin_hashes(scenario)
+    assert set(before) == {part for *_, part in EDITS}
+    assert from_token(token).sim.tick == 0
+    sim = Simulation(scenario, 3)
+    with Recorder(Path("bag"), sim):
+        sim.step(30)
+        save_state(Path("at.state"), sim.snapshot())
+    edit_file(installed / name, old, Random(f"{name} {old}"))
+    after = plugin_hashes(scenario)
+    assert [each for each in after if after[each] != before[each]] == [part]
+    with pytest.raises(UsageError, match="has changed since the token was made"):
+        from_token(token)
+    with Replay(open_bag(Path("bag"))) as again:
+        assert again.notes == [f"the code of the plug-in {part} is not the recorded one"]
+    if name in IN_THE_RECORDING:
+        assert resume(Path("at.state"), Path()).tick == 30
+    else:
+        with pytest.raises(SnapshotError, match="is not what was saved"):
+            resume(Path("at.state"), Path())
+
+
+def test_verify_and_tokens_notice_an_edited_package_in_another_process(installed: Path) -> None:
+    site = str(installed.parent)
+    program = f"import sys; sys.path.insert(0, {site!r}); from microsim.__main__ import main; main()"
+    token = token_of_a_run()
+
+    def microsim_says(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", program, *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    recorded = microsim_says("run", "yard.yaml", "--duration", "0.5", "--rtf", "0", "--headless", "--record", "bag")
+    assert recorded.returncode == 0, recorded.stderr
+    assert microsim_says("replay", "bag", "--verify").returncode == 0
+    edit_file(installed / "lib" / "deeper_numbers.py", "FACTOR = 5.0", Random(1))
+    done = microsim_says("replay", "bag", "--verify")
+    assert done.returncode == 1, done.stderr
+    assert "the code of the plug-in gauge is not the recorded one" in done.stderr
+    assert "fluid_pressure" in done.stdout
+    done = microsim_says("replay", "--token", token)
+    assert done.returncode == 2
+    assert "has changed since the token was made" in done.stderr
+
+
+def test_of_other_libraries_the_version_counts_and_of_microsims_own_nothing(installed: Path) -> None:
+    before = code_hash(installed / "gauge.py")
+    (installed.parent / "yard_library.py").write_text("LENGTH = 2.0\n")
+    assert code_hash(installed / "gauge.py") == before
+    install(installed.parent, "yard-library", "2.6", "yard_library")
+    assert code_hash(installed / "gauge.py") != before
+    files, libraries = _code(installed / "gauge.py")
+    assert libraries == {"yard-library==2.6"}
+    assert {str(file.relative_to(installed)) for file in files} >= {"gauge.py", "lib/deeper_numbers.py"}
+    (installed / "more.py").write_text("import numpy, pydantic, numba, hypothesis.strategies, os, microsim.errors\n")
+    files, libraries = _code(installed / "more.py")
+    assert files == {installed / "more.py", installed / "__init__.py"}
+    assert {each.partition("==")[0] for each in libraries} == {"hypothesis"}
+
+
+def test_the_libraries_that_do_not_count_are_those_that_an_installation_needs() -> None:
+    needed = (ROOT / "setup.py").read_text().partition("install_requires=[")[2].partition("]")[0]
+    names = {re.split(r"[^\w.-]", each)[0] for each in re.findall(r'"([^"]+)",', needed)}
+    assert names | {"cyclonedds"} == _NEEDED
+
+
+def test_a_package_that_is_installed_where_its_source_is_counts_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As setuptools does it: with a finder of its own, and no folder on Python's path."""
+    source = tmp_path / "source" / "yard_source"
+    source.mkdir(parents=True)
+    (source / "__init__.py").write_text("from .numbers import HEIGHT\n")
+    (source / "numbers.py").write_text("HEIGHT = 2.5\n")
+
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> Any:
+            return spec_from_file_location(name, source / "__init__.py") if name == source.name else None
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder])
+    file = entry_file(EntryPoint("posts", "yard_source", "microsim.worlds"))
+    assert file == source / "__init__.py"
+    assert entry_file(EntryPoint("posts", "yard_source.numbers:HEIGHT", "microsim.worlds")) == source / "numbers.py"
+    assert entry_file(EntryPoint("posts", "yard_source.other", "microsim.worlds")) is None
+    before = code_hash(file)
+    (source / "numbers.py").write_text("HEIGHT = 2.6\n")
+    assert code_hash(file) != before
+
+
+def test_the_origin_of_a_part_is_the_module_that_its_entry_point_names(installed: Path) -> None:
+    for name, registry in (("posts", GENERATORS), ("kick", INPUTS)):
+        origin = origin_of(registry.find(name))
+        assert origin is not None
+        assert origin.file == installed / f"{name}.py"
 
 
 @pytest.mark.parametrize(("name", "old", "part"), CASES)

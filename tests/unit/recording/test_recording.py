@@ -97,7 +97,7 @@ def test_the_index_finds_each_topic_alone(tmp_path: Path) -> None:
 def test_the_bag_tells_scenario_seed_version_and_digest(tmp_path: Path) -> None:
     sim = Simulation(WORLD, 3)
     with Recorder(tmp_path / "bag", sim) as recorder:
-        fly(sim, recorder.tap)
+        fly(sim, recorder.on_messages)
     bag = open_bag(tmp_path / "bag")
     facts = {**bag.facts.start, **bag.facts.end}
     assert facts["seed"] == "3"
@@ -171,11 +171,11 @@ def test_the_tick_of_an_input_is_exact_at_any_rate(tmp_path: Path, physics_hz: f
     sim = Simulation({**WORLD, "physics_hz": physics_hz})
     taken = []
     with Recorder(tmp_path / "bag", sim, RecordOptions(topics=("/clock",))) as recorder:
-        recorder.tap(sim.step(0))
+        recorder.on_messages(sim.step(0))
         for portion in (0, 1, 3, 17, 0, 50):
             sim.command("rover", v=float(sim.tick))
             taken.append((sim.tick, float(sim.tick)))
-            recorder.tap(sim.step(portion))
+            recorder.on_messages(sim.step(portion))
     bag = open_bag(tmp_path / "bag")
     found = [(time, np.frombuffer(data[4:12], "<f8")[0]) for _, time, data in bag.entries_of({"/rover/cmd_vel"})]
     assert found == [(sim.clock.time_ns(tick), value) for tick, value in taken]
@@ -185,7 +185,7 @@ def test_inputs_before_the_recorder_are_in_it(tmp_path: Path) -> None:
     sim = Simulation(WORLD)
     sim.command("rover", v=1.0)
     with Recorder(tmp_path / "bag", sim) as recorder:
-        recorder.tap(sim.step(3))
+        recorder.on_messages(sim.step(3))
     assert len(list(open_bag(tmp_path / "bag").entries_of({"/rover/cmd_vel"}))) == 1
 
 
@@ -251,7 +251,7 @@ def test_a_next_bag_that_cannot_begin_is_told_of_by_the_run_and_not_by_the_reset
     monkeypatch.setattr(Recorder, "_next_folder", lambda self: tmp_path / "bag" / "metadata.yaml")
     sim.reset()
     with pytest.raises(BagError, match=r"metadata\.yaml is a file"):
-        recorder.tap(sim.step(5))
+        recorder.on_messages(sim.step(5))
     recorder.close()
     assert open_bag(tmp_path / "bag").facts.end["ticks"] == "5"
 
@@ -280,9 +280,9 @@ def test_a_recording_never_overwrites(tmp_path: Path) -> None:
 def test_advance_and_restore_end_a_recording_with_a_reason(tmp_path: Path) -> None:
     sim = Simulation(WORLD)
     recorder = Recorder(tmp_path / "bag", sim)
-    recorder.tap(sim.step(10))
+    recorder.on_messages(sim.step(10))
     sim.advance(5)
-    recorder.tap(sim.step(1))
+    recorder.on_messages(sim.step(1))
     recorder.close()
     assert "cannot be recorded" in recorder.error
     bag = open_bag(tmp_path / "bag")

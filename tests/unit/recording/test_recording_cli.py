@@ -133,7 +133,8 @@ def test_a_plot_is_drawn_and_the_same_twice(tmp_path: Path, kind: str) -> None:
 
 
 def test_plots_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    from microsim.recording.bag_plot import PlotError, plot
+    from microsim.plotting import PlotError
+    from microsim.recording.bag_plot import plot
 
     record(tmp_path / "bag", ticks=10, topics=("/clock",))
     with pytest.raises(PlotError, match="no odometry"):

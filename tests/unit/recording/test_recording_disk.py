@@ -68,7 +68,7 @@ def test_a_slow_disk_pauses_a_run_as_fast_as_possible_and_loses_nothing(tmp_path
     sim = Simulation(WORLD, 3)
     recorder = Recorder(tmp_path / "slow", sim, SMALL, lambda path: SlowFile(path, gate))
     gate.clear()
-    runner = threading.Thread(target=fly, args=(sim, recorder.tap))
+    runner = threading.Thread(target=fly, args=(sim, recorder.on_messages))
     runner.start()
     while recorder._disk.waiting_bytes < 20_000:  # it is full with the next portion, of 10,000 and more
         time.sleep(0.01)
@@ -105,7 +105,7 @@ def test_a_slow_disk_ends_the_recording_of_a_run_in_real_time_and_not_the_run(tm
 def record_onto(folder: Path, room: int) -> None:
     sim = Simulation(WORLD, 3)
     with Recorder(folder, sim, SMALL, lambda path: FullFile(path, room)) as recorder:
-        fly(sim, recorder.tap, 600)
+        fly(sim, recorder.on_messages, 600)
 
 
 @pytest.mark.parametrize("room", [0, 3_000, 120_000])
@@ -157,7 +157,7 @@ def test_a_full_disk_does_not_end_a_run_in_real_time(tmp_path: Path) -> None:
 def test_a_disk_that_is_full_at_the_very_end_is_told_of(tmp_path: Path) -> None:
     sim = Simulation(WORLD, 3)
     recorder = Recorder(tmp_path / "bag", sim, RecordOptions(), lambda path: FullFile(path, 20_000))
-    fly(sim, recorder.tap, 60)
+    fly(sim, recorder.on_messages, 60)
     recorder.close()
     assert "No space left on device" in recorder.error
 
@@ -171,14 +171,14 @@ from microsim.simulation import Simulation
 from tests.recording_support import WORLD, fly
 sim = Simulation(WORLD, 3)
 recorder = Recorder(Path(sys.argv[1]), sim, RecordOptions(storage=sys.argv[2], chunk_bytes=10_000))
-def tap(messages):
-    recorder.tap(messages)
+def on_messages(messages):
+    recorder.on_messages(messages)
     if sim.tick == 300:
         while recorder._disk.waiting_bytes:
             time.sleep(0.01)
         print("far enough", flush=True)
         time.sleep(60)
-fly(sim, tap, 400)
+fly(sim, on_messages, 400)
 """
 
 

@@ -49,7 +49,7 @@ def verify(folder: Path) -> ReplayVerdict:
 def rerecord(bag: Path, folder: Path, **options: Any) -> None:
     with Replay(open_bag(bag)) as again:
         recorder = Recorder(folder, again.sim, RecordOptions(**options))
-        again.run(recorder.tap)
+        again.run(recorder.on_messages)
         recorder.close()
         assert not recorder.error
 
@@ -71,13 +71,13 @@ def test_a_parameter_changed_on_the_way_is_replayed(tmp_path: Path) -> None:
     changed = world.model_copy(update={"robots": {"drone": camera, "rover": rover}})
     with Recorder(tmp_path / "bag", sim) as recorder:
         sim.command("rover", v=2.0)
-        recorder.tap(sim.step(20))
+        recorder.on_messages(sim.step(20))
         sim.command("rover", v=1.5)
         sim.reconfigure(changed)
         sim.command("drone", vx=1.0)
-        recorder.tap(sim.step(40))
+        recorder.on_messages(sim.step(40))
         sim.reconfigure(world)
-        recorder.tap(sim.step(40))
+        recorder.on_messages(sim.step(40))
     assert verify(tmp_path / "bag").is_identical
     rerecord(tmp_path / "bag", tmp_path / "again")
     assert files_of(tmp_path / "bag") == files_of(tmp_path / "again")
@@ -85,13 +85,13 @@ def test_a_parameter_changed_on_the_way_is_replayed(tmp_path: Path) -> None:
 
 def test_a_parameter_changed_on_the_way_is_replayed_with_several_folders_of_plug_ins(tmp_path: Path) -> None:
     code = """
-from microsim.scenario.plugins import Sensor
+from microsim.sensors.sensor import PythonSensor
 class Count:
     n = 0
     def __init__(self, context): pass
     def update(self, dt): self.n += 1
     def publish(self): return {"data": float(self.n)}
-SENSOR = Sensor("NAME", "std_msgs/msg/Float64", Count)
+SENSOR = PythonSensor("NAME", "std_msgs/msg/Float64", Count)
 """
     world = {**WORLD, "plugins": [], "robots": {**WORLD["robots"], "rover": {"sensors": {}}}}
     for name in ("left", "right"):
@@ -101,9 +101,9 @@ SENSOR = Sensor("NAME", "std_msgs/msg/Float64", Count)
         world["robots"]["rover"]["sensors"][name] = {"type": name, "hz": 10}
     sim = Simulation(world, 4)
     with Recorder(tmp_path / "bag", sim) as recorder:
-        recorder.tap(sim.step(30))
+        recorder.on_messages(sim.step(30))
         sim.reconfigure(with_values(sim.scenario, {"wind.world_xyz": [1.0, 0.0, 0.0]}))
-        recorder.tap(sim.step(30))
+        recorder.on_messages(sim.step(30))
     (tmp_path / "left").rename(tmp_path / "links")
     (tmp_path / "right").rename(tmp_path / "rechts")
     with Replay(open_bag(tmp_path / "bag"), plugin_folders=[tmp_path / "links", tmp_path / "rechts"]) as again:
@@ -336,15 +336,15 @@ def test_an_exact_pose_keeps_its_stamp_too(tmp_path: Path, monkeypatch: pytest.M
 
 TRAP = """
 from pathlib import Path
-from microsim.scenario.plugins import Sensor
+from microsim.sensors.sensor import PythonSensor
 (Path(__file__).parent / "ran").touch()
 class Count:
     def __init__(self, context): self.n = 0
     def update(self, dt): self.n += 1
     def publish(self): return {"data": float(self.n)}
-    def memory(self): return self.n
-    def recall(self, data): self.n = data
-SENSOR = Sensor("count", "std_msgs/msg/Float64", Count)
+    def save(self): return self.n
+    def load(self, data): self.n = data
+SENSOR = PythonSensor("count", "std_msgs/msg/Float64", Count)
 """
 
 
@@ -572,16 +572,16 @@ def test_every_input_is_taken_at_its_tick_whoever_is_asked_first(tmp_path: Path)
     """A pilot commands before the recorder has seen the tick's messages; the bag is the same as with commands after."""
     sims = [Simulation(WORLD, 3), Simulation(WORLD, 3)]
     with Recorder(tmp_path / "after", sims[0]) as recorder:
-        fly(sims[0], recorder.tap)
+        fly(sims[0], recorder.on_messages)
     with Recorder(tmp_path / "before", sims[1]) as recorder:
         held: list[Message] = []
 
         def tap_late(messages: list[Message]) -> None:
-            recorder.tap(held)
+            recorder.on_messages(held)
             held[:] = messages
 
         fly(sims[1], tap_late)
-        recorder.tap(held)
+        recorder.on_messages(held)
     assert files_of(tmp_path / "after") == files_of(tmp_path / "before")
 
 
@@ -590,9 +590,9 @@ def test_a_recording_in_a_bundle_is_replayed_where_the_bundle_is_now_if_it_is_th
     world = {"world": str(tmp_path / "here"), "robots": {"rover": {"start": {"map_pose": {"x": 5, "y": 5}}}}}
     sim = Simulation(world, 4)
     with Recorder(tmp_path / "bag", sim) as recorder:
-        recorder.tap(sim.step(10))
+        recorder.on_messages(sim.step(10))
         sim.reconfigure(with_values(sim.scenario, {"wind.world_xyz": [1.0, 0.0, 0.0]}))
-        recorder.tap(sim.step(10))
+        recorder.on_messages(sim.step(10))
     (tmp_path / "here").rename(tmp_path / "there")
     with pytest.raises(BagError, match="no world bundle"):
         Replay(open_bag(tmp_path / "bag"))

@@ -72,15 +72,15 @@ def test_a_recorded_mission_is_replayed_and_recorded_again(
         folder = Path(name)
         sim = Simulation({**WORLD, "physics_hz": hz}, seed)
         with Recorder(folder / "one", sim, RecordOptions(**chosen)) as recorder:
-            recorder.tap(sim.step(0))
+            recorder.on_messages(sim.step(0))
             for action in mission:
-                recorder.tap(act(sim, *action))
+                recorder.on_messages(act(sim, *action))
         with Replay(open_bag(folder / "one")) as again:
             verdict = again.verify()
         assert verdict.is_identical, verdict
         assert verdict.digest == sim.digest()
         with Replay(open_bag(folder / "one")) as again, Recorder(folder / "two", again.sim, recorder.options) as other:
-            again.run(other.tap)
+            again.run(other.on_messages)
         assert files_of(folder / "one") == files_of(folder / "two")
 
 

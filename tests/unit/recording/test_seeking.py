@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import microsim
-from microsim.missions.demo_pilot import DemoPilot
+from microsim.parts.missions.demo_pilot import DemoPilot
 from microsim.recording.bag_io import open_bag
 from microsim.recording.bag_replay import Replay, Seeker
 from microsim.recording.recorder import Recorder

@@ -33,7 +33,7 @@ from microsim.simulation import Simulation
 from tests.recording_support import WORLD, fly
 
 PLUGIN = """
-from microsim.scenario.plugins import Sensor
+from microsim.sensors.sensor import PythonSensor
 class Counter:
     def __init__(self, context):
         self.context, self.count = context, 0
@@ -42,12 +42,12 @@ class Counter:
     def publish(self):
         return {{"temperature": float(self.count) + self.context.normals()[0]}}
 {memory}
-SENSOR = Sensor(name="counter", message_type="sensor_msgs/msg/Temperature", create=Counter)
+SENSOR = PythonSensor(name="counter", message_type="sensor_msgs/msg/Temperature", create=Counter)
 """
 MEMORY = """
-    def memory(self):
+    def save(self):
         return {"count": self.count}
-    def recall(self, data):
+    def load(self, data):
         self.count = data["count"]
 """
 
@@ -120,7 +120,7 @@ def test_a_state_that_cannot_be_restored_changes_nothing(state: tuple[Simulation
     sim, path = state
     head, _, body = path.read_bytes()[len(MAGIC) : -32].partition(b"\n")
     content = from_bytes(body)
-    content["memory"] = content["memory"][:4]
+    content["state"] = content["state"][:4]
     path.write_bytes(sealed(MAGIC + head + b"\n" + to_bytes(content)))
     sim.spawn("post", {"type": "cylinder", "center": [36.0, 8.0, 0.0], "radius": 0.5, "height": 1.0})
     twin = sim.fork()
@@ -223,7 +223,7 @@ def test_a_plug_in_with_memory_goes_on_from_a_file(tmp_path: Path) -> None:
 
 def test_a_plug_in_without_memory_is_refused_in_words(tmp_path: Path) -> None:
     sim = Simulation(with_plugin(tmp_path / "plugins", ""), 3)
-    with pytest.raises(SnapshotError, match=r"drone/counts is a plug-in: .* needs `memory\(\)`"):
+    with pytest.raises(SnapshotError, match=r"drone/counts is a plug-in: .* needs `save\(\)`"):
         save_state(tmp_path / "a.state", sim.snapshot())
 
 

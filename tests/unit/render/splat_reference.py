@@ -6,14 +6,15 @@ Written from the published equations alone, to be read and believed, not to be q
 
 import numpy as np
 
-NEAR, DILATION, ALPHA_MAX, ALPHA_MIN, TRANSMITTANCE_MIN = 0.2, 0.3, 0.99, 1.0 / 255.0, 1e-4
+NEAR, DILATION, ALPHA_MAX, ALPHA_MIN, TRANSMITTANCE_MIN, HALF, SPREAD = 0.2, 0.3, 0.99, 1.0 / 255.0, 1e-4, 0.5, 4.0
 
 
 def render(rows, degree, size, focal, principal, position, rotation, behind, limits=np.inf, rank=None, bend=None):
     """(colours, alphas, depths) of the file's rows (n, 14 or more), seen by a pinhole camera, or a fisheye with `bend`.
 
     `rotation` turns the optical frame (x right, y down, z ahead) into the map frame; `rank` orders splats of the same
-    depth, otherwise they are taken as in the file.
+    depth, otherwise they are taken as in the file. Depths are of the surface that is seen: where the splat that takes
+    the middle of the light is densest along the ray, otherwise the `limits`.
     """
     (width, height), (fx, fy), (cx, cy) = size, focal, principal
     rows = rows.astype(np.float64)
@@ -22,7 +23,7 @@ def render(rows, degree, size, focal, principal, position, rotation, behind, lim
     places = offset @ to_camera.T
     u, v = np.arange(width)[None, :], np.arange(height)[:, None]
     colours, transmittance = np.zeros((height, width, 3)), np.ones((height, width))
-    depths, is_open = np.zeros((height, width)), np.ones((height, width), bool)
+    depths, is_open = np.broadcast_to(limits, (height, width)).copy(), np.ones((height, width), bool)
     far = places[:, 2] if bend is None else np.linalg.norm(places, axis=1)
     nearest_first = np.lexsort((np.arange(len(rows)) if rank is None else rank, far.astype(np.float32)))
     for i in nearest_first:
@@ -46,17 +47,22 @@ def render(rows, degree, size, focal, principal, position, rotation, behind, lim
         covariance = footprint @ footprint.T + DILATION * np.eye(2)
         conic = np.linalg.inv(covariance)
         du, dv = u - (centre[0] + cx), v - (centre[1] + cy)
+        away = np.array([0.0, 0.0, 1.0]) if bend is None else places[i] / far[i]
+        slope = np.linalg.solve(covariance, footprint @ (away @ to_camera @ axes))  # of the expected depth
+        surface = 1.0 / far[i] - (slope[0] * du + slope[1] * dv) / far[i] ** 2  # one over it: linear, as of a plane
         power = 0.5 * (conic[0, 0] * du * du + conic[1, 1] * dv * dv) + conic[0, 1] * du * dv
         alpha = np.minimum(opacity * np.exp(-power), ALPHA_MAX)
         takes = is_open & (opacity * np.exp(-power) >= ALPHA_MIN) & (far[i] < limits)
+        takes &= surface > np.where(np.isfinite(limits), 1.0 / limits, -np.inf)
         is_last = takes & (transmittance * (1.0 - alpha) <= TRANSMITTANCE_MIN)
         is_open &= ~is_last
         weight = np.where(takes & ~is_last, alpha * transmittance, 0.0)
         colours += weight[..., None] * colour(rows[i], degree, offset[i])
-        depths += weight * far[i]
+        is_half = (transmittance > HALF) & (transmittance - weight <= HALF)
+        depths = np.where(is_half, 1.0 / np.clip(surface, 1.0 / (SPREAD * far[i]), SPREAD / far[i]), depths)
         transmittance -= weight
     alphas = 1.0 - transmittance
-    return colours + transmittance[..., None] * behind, alphas, depths / np.maximum(alphas, 1e-10)
+    return colours + transmittance[..., None] * behind, alphas, depths
 
 
 def fisheye(focal, place, k):

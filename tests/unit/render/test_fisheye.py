@@ -133,5 +133,5 @@ def test_the_bits_are_the_same_everywhere() -> None:
     things = lens.things(np.zeros((20, 24, 3), np.uint8), np.full((20, 24), np.inf))
     shot = Shot(lens, (0.0, 0.0, 0.0), AHEAD, Sky((0.2, 0.3, 0.4), (0.9, 0.6, 0.3)), things=things)
     found = CpuRenderer(activate(rows)).pictures([shot])[0]
-    digest = hashlib.sha256(found.colours.tobytes() + found.depths.tobytes()).hexdigest()
-    assert digest[:16] == "3205c7712b66c970"
+    digest = hashlib.sha256(found.colours.tobytes() + found.depths.tobytes() + found.owners.tobytes()).hexdigest()
+    assert digest[:16] == "fe9c1af7962b5416"

@@ -16,7 +16,7 @@ from microsim.errors import UsageError
 from microsim.render import gpu
 from microsim.render import renderer_choice as choice
 from microsim.render.palette_camera import CameraModel
-from microsim.render.splat import CHUNK
+from microsim.render.splat import CHUNK, SURFACE_SPREAD
 from microsim.render.splat.activation import Splats, activate, columns_of_degree
 from microsim.render.splat.blending import EXPONENTIAL, exp_of_minus
 from microsim.render.splat.picture import CpuRenderer, Exposure, Shot, Sky, SplatActor, Things, lens_of
@@ -57,7 +57,7 @@ def digest_of_a_picture(count, width, height):
         actors=(SplatActor(activate(splat_scenes.yard(count // 2, 1)), (2.0, 1.0, 0.3), TURNED),),
     )
     found = CpuRenderer(activate(splat_scenes.yard(count))).pictures([shot])[0]
-    return hashlib.sha256(found.colours.tobytes() + found.depths.tobytes()).hexdigest()
+    return hashlib.sha256(found.colours.tobytes() + found.depths.tobytes() + found.owners.tobytes()).hexdigest()
 
 
 # What is left out
@@ -289,7 +289,8 @@ def test_any_scene_gives_a_picture_of_finite_numbers(numbers, seed):
     assert np.isfinite(frame.colours).all()
     assert (frame.colours >= 0.0).all()
     assert ((frame.alphas >= 0.0) & (frame.alphas < 1.0)).all()
-    assert (frame.depths[frame.alphas > 0.01] >= 0.2 * 0.999).all()
+    assert (frame.depths >= 0.2 * 0.999 / SURFACE_SPREAD).all()
+    assert (np.isfinite(frame.depths) == (frame.alphas >= 0.5)).all()
 
 
 # Which back end

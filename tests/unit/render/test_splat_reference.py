@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from microsim.render.splat.activation import activate
+from microsim.render.splat.blending import NOTHING, SPLATS, THING
 from microsim.render.splat.projection import view_of
 from microsim.render.splat.rasteriser import Rasteriser
 from tests.support import COMPILED
@@ -36,6 +37,14 @@ def assert_close(found, wanted):
     assert np.mean(error > 1e-3) < 1e-4
 
 
+def assert_same_surfaces(frame, depths, limits=np.inf):
+    """Where it is a tie which splat takes half of the light, the other one's depth is as good: in one pixel of 1000."""
+    same = np.isclose(frame.depths, depths, rtol=1e-3)
+    assert np.mean(same) > 0.999, np.argwhere(~same)
+    seen = np.where(frame.depths == limits, np.where(np.isfinite(limits), THING, NOTHING), SPLATS)
+    np.testing.assert_array_equal(frame.owners, seen)
+
+
 def compare(shot, limits):
     width, height = shot.size
     behind = np.broadcast_to(HORIZON, (height, width, 3))
@@ -44,8 +53,7 @@ def compare(shot, limits):
     colours, alphas, depths = expected(shot, behind, limits, splats)
     assert_close(frame.colours, colours)
     assert_close(frame.alphas, alphas)
-    covered = alphas > 0.05
-    assert np.abs(frame.depths / np.maximum(depths, 1e-3) - 1.0)[covered].max(initial=0.0) < 1e-3
+    assert_same_surfaces(frame, depths, limits)
 
 
 @pytest.mark.parametrize("name", SHOTS if COMPILED else QUICK)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import microsim
 from microsim.errors import ScenarioError
+from microsim.parts.ros2.node_parameters import rows
 from microsim.robots.actor import TURN_S
-from microsim.ros2.node_parameters import rows
 from tests.support import bare
 
 QUIET = {"world_topics": {"occupancy_hz": 0, "markers_hz": 0}}

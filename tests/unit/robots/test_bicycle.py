@@ -71,7 +71,7 @@ def test_a_held_steering_angle_gives_a_circle_of_radius_wheelbase_over_its_tange
     steering: float, side: float, speed: float
 ) -> None:
     run = physics(world(west=-500.0, south=-400.0, cell=5.0))
-    run.fleets[0].state[bicycle.STEERING], run.fleets[0].state[bicycle.SPEED] = side * steering, speed
+    run.fleets[0].state[MODEL.row("steering")], run.fleets[0].state[MODEL.row("speed")] = side * steering, speed
     command(run, steering=side * steering, speed=speed)
     radius = BASE / math.tan(steering)
     for pose in drive(run, 500):
@@ -93,7 +93,7 @@ def test_full_throttle_is_uniform_acceleration_up_to_the_speed_limit() -> None:
 
 def test_a_brake_stops_within_v_squared_over_2a_and_never_drives_backward() -> None:
     run = physics(world(cell=5.0))
-    run.fleets[0].state[bicycle.SPEED] = 9.0
+    run.fleets[0].state[MODEL.row("speed")] = 9.0
     command(run, brake=1.0)
     poses = drive(run, 400)
     assert poses[-1]["speed"] == 0.0
@@ -124,13 +124,13 @@ def test_an_ackermann_acceleration_and_steering_rate_are_limits() -> None:
 def test_the_heading_over_a_steering_ramp_is_the_integral_of_its_tangent() -> None:
     """Steering w·t at speed v turns the car by -v / (wheelbase·w) · ln cos(w·t)."""
     run, speed, rate = physics(world(cell=5.0)), 2.0, CAR.max_steering_rate
-    run.fleets[0].state[bicycle.SPEED] = speed
+    run.fleets[0].state[MODEL.row("speed")] = speed
     command(run, steering=0.6, speed=speed)
     pose = drive(run, 70)[-1]
     assert pose["steering"] == pytest.approx(rate * 0.7)
     expected = -speed / (BASE * rate) * math.log(math.cos(rate * 0.7))
     assert pose["yaw"] == pytest.approx(expected, rel=0.02)  # the angle at the end of a tick holds over it
-    run.fleets[0].state[bicycle.STEERING] = -5.0
+    run.fleets[0].state[MODEL.row("steering")] = -5.0
     command(run, steering=-9.0, speed=speed)
     assert min(each["steering"] for each in drive(run, 1)) <= -CAR.max_steering  # however it came there, it is led back
 
@@ -153,7 +153,7 @@ def test_on_an_inclined_plane_the_car_stands_along_it(east: float, north: float,
 def test_on_a_slope_the_speed_is_that_along_the_ground() -> None:
     x, _ = np.meshgrid(-50.0 + 0.5 * (np.arange(200) + 0.5), np.zeros(160))
     run = physics(world(0.75 * x))  # 3 up for 4 along
-    run.fleets[0].state[bicycle.SPEED] = 5.0
+    run.fleets[0].state[MODEL.row("speed")] = 5.0
     command(run, speed=5.0)
     pose = drive(run, 100)[-1]
     assert (pose["x"], pose["z"]) == (pytest.approx(4.0, abs=1e-9), pytest.approx(3.0, abs=1e-9))
@@ -207,7 +207,7 @@ def test_a_car_put_down_half_over_the_map_s_edge_can_drive_in() -> None:
 
 def test_a_command_times_out_after_its_ticks_into_an_emergency_stop_with_the_steering_held() -> None:
     run = physics(world(cell=5.0), cmd_timeout_s=1.0)
-    run.fleets[0].state[bicycle.SPEED] = 10.0
+    run.fleets[0].state[MODEL.row("speed")] = 10.0
     command(run, speed=10.0, steering=0.6, steering_rate=0.1)
     drive(run, 100, start=7)
     assert state(run)["emergency"] == 0.0
@@ -303,9 +303,9 @@ def test_joint_states_tell_wheels_and_steering() -> None:
 def test_a_car_goes_on_bit_for_bit_from_a_snapshot_and_replays_from_a_recording(tmp_path: Any) -> None:
     sim = microsim.Simulation(car_scenario())
     with Recorder(tmp_path / "bag", sim, RecordOptions()) as recorder:
-        recorder.tap(wander(sim, 250))
+        recorder.on_messages(wander(sim, 250))
         middle = sim.snapshot()
-        recorder.tap(wander(sim, 400))
+        recorder.on_messages(wander(sim, 400))
         digest, rows = sim.digest(), sim.rows("ego")
     twin = microsim.Simulation(car_scenario())
     twin.restore(middle)

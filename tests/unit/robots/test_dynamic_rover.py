@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import microsim
 from microsim.batch import BatchSimulation
-from microsim.missions import fly_mission
+from microsim.parts.missions import fly_mission
+from microsim.parts.ros2.node_parameters import ScenarioParameters
 from microsim.robots import rover
 from microsim.robots.rover import Dynamics
-from microsim.ros2.node_parameters import ScenarioParameters
 from microsim.scenario import json_schema
 from tests.support import COMPILED, bare, many, scenario
 
@@ -111,7 +111,7 @@ def test_without_a_response_only_drag_is_left_and_it_decays_with_m_over_c():
     """A response time of hours is coasting by drag alone: e-folding after m / c = 2.5 s."""
     sim = driving(1000, {**NEVER, "response_time": 1e4})
     fleet, column = sim._schedule.physics.home["rover"]
-    fleet.state[rover.V, column] = 1.0
+    fleet.state[fleet.model.row("v"), column] = 1.0
     sim.advance(2500)
     assert sim.state("rover").v == pytest.approx(math.exp(-1.0), rel=1e-3)
 

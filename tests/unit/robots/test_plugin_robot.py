@@ -17,25 +17,22 @@ from typing import Literal
 from pydantic import Field
 from microsim.robots.robot import Robot
 from microsim.engine.command_timeout import expire, timeout_ticks
-from microsim.engine.components import COMMON_ROWS, VELOCITY_X, X, RobotModel
-
-AGE = COMMON_ROWS
+from microsim.engine.components import RobotModel
 
 def parameters(settings, wind, dt):
     return settings.gain, timeout_ticks(10 * dt, dt)
 
-def advance(state, command, parameters, keys, elevation, clearance, cell, west, south, dt, tick, ticks):
-    for i in range(state.shape[1]):
-        for _ in range(ticks):
-            expire(state, command, i, AGE, parameters[1, i])
-            state[VELOCITY_X, i] = parameters[0, i] * command[0, i]
-            state[X, i] += state[VELOCITY_X, i] * dt
+def advance(robot, command, parameters, key, scene, tick):
+    expire(robot, command, parameters.timeout)
+    robot.velocity_x = parameters.gain * command.v
+    robot.x += robot.velocity_x * scene.dt
 
 class Sled(Robot):
     "On rails."
     engine = RobotModel(
-        name="sled", inputs=("v",), twist_fields=("linear.x",), rows=COMMON_ROWS + 1, state={"x": X, "age": AGE},
-        parameters=parameters, advance=advance, is_ground_bound=True, command_age=AGE,
+        name="sled", inputs=("v",), twist_fields=("linear.x",), own=("command_age",),
+        shown={"x": "x", "age": "command_age"}, parameter_names=("gain", "timeout"), parameters=parameters,
+        advance=advance, is_ground_bound=True, command_age="command_age",
     )
     model: Literal["sled"] = Field("sled", description="On rails.")
     gain: float = Field(1.0, description="Speed for a command of 1 [m/s].")
@@ -178,7 +175,7 @@ def test_commands_for_many_columns_are_taken_at_once() -> None:
     fleet = sim._schedule.physics.home["sled"][0]
     fleet.take(slice(1, 3), [[1.0, 2.0]])
     assert fleet.command.tolist() == [[0.0, 1.0, 2.0]]
-    assert fleet.state[sim.model("sled").command_age].tolist() == [5.0, 0.0, 0.0]
+    assert fleet.state[sim.model("sled").age_row].tolist() == [5.0, 0.0, 0.0]
     assert isinstance(fleet.command, np.ndarray)
 
 

@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 from microsim.cli import app
 from microsim.documents.values import in_degrees
 from microsim.errors import ScenarioWarning
-from microsim.missions import load_mission
-from microsim.missions.mission_file import TeleportPlace
-from microsim.ros2.robot_maps import MapFile
-from microsim.ros2.robot_simulator_settings import RobotSimulatorSettings
-from microsim.ros2.rover_node import RoverSettings
+from microsim.parts.missions import load_mission
+from microsim.parts.missions.mission_file import TeleportPlace
+from microsim.parts.small_nodes.robot_maps import MapFile
+from microsim.parts.small_nodes.robot_simulator_settings import RobotSimulatorSettings
+from microsim.parts.small_nodes.rover_node import RoverSettings
 from microsim.scenario import load_scenario
 from microsim.scenario.scenario_schema import all_models
 

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 import microsim
 from microsim.cli import app
+from microsim.parts.sweep.run_one import SweepOrder, SweepRunner, scenario_content
 from microsim.recording.bag_io import RecordOptions, open_bag
 from microsim.recording.bag_replay import Replay
 from microsim.recording.inputs import as_text, packed
 from microsim.recording.recorder import Recorder
 from microsim.recording.state_file import load_state, resume, save_state
-from microsim.sweep.run_one import SweepOrder, SweepRunner, scenario_content
 from tests.support import bare, scenario
 
 FENCE = """
@@ -43,9 +43,9 @@ def data(tmp_path: Path) -> dict[str, Any]:
 def test_a_recording_has_the_world_of_its_run_and_needs_no_generator(data: dict[str, Any], tmp_path: Path) -> None:
     sim = microsim.Simulation(data, 99)
     with Recorder(tmp_path / "bag", sim, RecordOptions()) as recorder:
-        recorder.tap(sim.step(4))
+        recorder.on_messages(sim.step(4))
         sim.spawn("crate", {"type": "box", "center": [3, 16, 0], "size": [1, 1, 1]})
-        recorder.tap(sim.step(4))
+        recorder.on_messages(sim.step(4))
     bag = open_bag(tmp_path / "bag")
     with Replay(bag) as replay:
         assert replay.sim.scenario.obstacles == microsim.Simulation(data, 99).scenario.obstacles

@@ -18,11 +18,11 @@ from microsim.scenario import Box, Circle, Robot, load_scenario
 from microsim.scenario.loading import occupancy
 from microsim.sensors import SENSORS
 from microsim.sensors.plugin import PluginSensor
-from microsim.sensors.sensor import Sensor
+from microsim.sensors.sensor import PythonSensor
 
 THERMOMETER = """
 from pydantic import BaseModel, Field
-from microsim.sensors.sensor import Sensor
+from microsim.sensors.sensor import PythonSensor
 
 class Options(BaseModel):
     offset_k: float = Field(0.5, ge=0)
@@ -30,7 +30,7 @@ class Options(BaseModel):
 def create(context):
     raise NotImplementedError
 
-SENSOR = Sensor("thermometer", "sensor_msgs/msg/Temperature", create, Options)
+SENSOR = PythonSensor("thermometer", "sensor_msgs/msg/Temperature", create, Options)
 """
 
 ROW_OF_POSTS = """
@@ -114,7 +114,7 @@ def test_a_plug_in_may_have_its_own_kinds_of_errors(folder: Path) -> None:
         + "    @field_validator('offset_k')\n"
         + "    def cold(cls, value):\n"
         + "        raise PydanticCustomError('cold', 'too cold')\n"
-        + "SENSOR = Sensor('thermometer', 'sensor_msgs/msg/Temperature', create, Options)\n"
+        + "SENSOR = PythonSensor('thermometer', 'sensor_msgs/msg/Temperature', create, Options)\n"
     )
     assert complaint(with_sensor(folder, offset_k=3)) == "robots.drone.sensors.nose.offset_k: too cold"
 
@@ -153,7 +153,7 @@ def test_a_broken_plug_in_is_told_with_file_line_and_cause(text: str, place: str
 
 def test_a_constant_of_another_kind_is_refused(folder: Path) -> None:
     (folder / "wrong.py").write_text("SENSOR = 3\n")
-    with pytest.raises(PluginError, match=r"wrong.py: expected SENSOR = Sensor\(\.\.\.\), found int"):
+    with pytest.raises(PluginError, match=r"wrong.py: expected SENSOR = PythonSensor\(\.\.\.\), .*, found int"):
         load_scenario(with_sensor(folder))
 
 
@@ -183,7 +183,7 @@ def test_installed_packages_are_looked_through_once_however_many_robots_there_ar
 
 
 HERE = __name__
-BY_ENTRY = Sensor("barometer", "sensor_msgs/msg/FluidPressure", lambda context: None)
+BY_ENTRY = PythonSensor("barometer", "sensor_msgs/msg/FluidPressure", lambda context: None)
 SUBMARINE_DEPTH = 100.0
 
 

@@ -15,13 +15,13 @@ import microsim
 from microsim import paths
 from microsim.bundle.bundle_writing import splat_header
 from microsim.errors import ScenarioError
+from microsim.parts.sweep.run_one import scenario_content
 from microsim.recording.bag_io import RecordOptions, open_bag
 from microsim.recording.bag_replay import Replay
 from microsim.recording.recorder import Recorder
 from microsim.recording.state_file import resume, save_state
 from microsim.scenario.loading import with_values
 from microsim.scenario.models import Scenario
-from microsim.sweep.run_one import scenario_content
 from tests.bundle_support import small_bundle
 from tests.recording_support import files_of
 from tests.support import bare, scenario
@@ -165,9 +165,9 @@ def test_recordings_states_and_tokens_do_not_depend_on_the_folder(
         bag = tmp_path / str(number) / "bag"
         bag.parent.mkdir()
         with Recorder(bag, sim, RecordOptions()) as recorder:
-            recorder.tap(sim.step(3))
+            recorder.on_messages(sim.step(3))
             sim.spawn("crate", free_place(sim))
-            recorder.tap(sim.step(3))
+            recorder.on_messages(sim.step(3))
         sim = microsim.Simulation(load(case, home))
         sim.step(3)
         save_state(tmp_path / f"{number}.state", sim.snapshot())

@@ -124,7 +124,7 @@ PLUGIN = """
 from microsim.engine.compiled import kernel
 from microsim.messages.types import new
 from microsim.messages.topics import Qos
-from microsim.sensors.sensor import MessageForm, Sensor, SensorBlock
+from microsim.sensors.sensor import MessageForm, KernelSensor, SensorBlock
 
 TYPE = "std_msgs/msg/%s"
 
@@ -133,7 +133,7 @@ def sample(settings, motion, memory, scene, key, tick, reading):
     memory[0] += 1.0
     reading[0] = memory[0]
 
-SENSOR = Sensor("counter", settings=SensorBlock, sample=sample, reading={"value": ""}, memory=("count",), messages=(
+SENSOR = KernelSensor("counter", SensorBlock, sample, reading={"value": ""}, memory=("count",), messages=(
     MessageForm(TYPE, "/{robot}/{sensor}", Qos(5), "its readings", lambda context: new(TYPE), {"data": "value"}),
     MessageForm(TYPE, "/{robot}/{sensor}/again", Qos(5), "the same", lambda context: new(TYPE), {"data": "value"}),
 ))

@@ -20,7 +20,7 @@ from microsim.documents.yaml_text import to_yaml
 from microsim.engine.world import FIRST_OBJECT, FIRST_OBSTACLE
 from microsim.errors import ScenarioError, UsageError
 from microsim.render.segmentation import CLEAR_IN_VOLUME_M
-from microsim.sensors._camera_truth import normals
+from microsim.render.surface_normals import normals_of_depths
 from tests.bundle_support import CUBE_TRIANGLES, CUBE_VERTICES, change, small_bundle
 from tests.support import bare, decoded, scenario
 
@@ -293,7 +293,7 @@ def test_a_batch_has_the_masks_of_its_single_worlds_with_obstacles_of_their_own(
     assert len({frozenset(each) for each in seen}) > 1
 
 
-GOLDEN = "0b54a0108d96a095c381f7d7cffd937e83a16f667861d019de88b17c0d48e714"
+GOLDEN = "70a7b038ed56b47be51bbdc1861507fdf6d7d350bc2c8c7f5f591d675aea0c12"
 
 
 def images_digest() -> str:
@@ -341,7 +341,7 @@ def object_world(folder: Path) -> str:
 
 def among_objects(world: str, camera: Any = None) -> dict[str, Any]:
     lens = {"resolution": CAMERA["resolution"], "intrinsics": CAMERA["intrinsics"], **(camera or {})}
-    render = dict.fromkeys(("depth", "segmentation", "instances", "boxes"), True)  # `splat`, as the bundle says
+    render = dict.fromkeys(("depth", "segmentation", "instances", "boxes", "mesh"), True)  # `splat`, as the bundle says
     sensors = {"camera_front": {**lens, "render": render}, "lidar_top": None}
     other = {"model": "bicycle", "start": {"map_pose": {"x": OTHER[0], "y": OTHER[1], "yaw": 0.7}}}
     return {"world": world, "robots": {"ego": {"sensors": sensors}, "other": other}}
@@ -420,15 +420,81 @@ def test_normals_of_a_slanted_plane_are_exact_and_nothing_has_none() -> None:
     rays = np.stack([(u - 5.0) / 20.0, (v - 4.0) / 20.0])
     depths = (-4.0 / (normal[0] * rays[0] + normal[1] * rays[1] + normal[2])).astype(np.float32)
     depths[0, :3] = np.inf
-    found = normals(depths.view(np.uint8).reshape(9, 11, 4), rays)
+    found = np.empty((9, 11, 3), np.float32)
+    normals_of_depths(rays, depths, found)
     assert np.isnan(found[0, :3]).all()
     rest = np.isfinite(depths)
     np.testing.assert_allclose(found[rest], np.broadcast_to(normal, (rest.sum(), 3)), atol=1e-4)
 
 
 def test_a_pixel_without_a_neighbour_has_no_normal() -> None:
-    depths = np.ones((1, 3), np.float32).view(np.uint8).reshape(1, 3, 4)
-    assert np.isnan(normals(depths, np.zeros((2, 1, 3)))).all()
+    found = np.empty((1, 3, 3), np.float32)
+    normals_of_depths(np.zeros((2, 1, 3)), np.ones((1, 3), np.float32), found)
+    assert np.isnan(found).all()
+
+
+def outward(kind: int, place: Any, half: Any) -> Any:
+    """Of a box, a cylinder along z or a ball around the origin, at places (n, 3) of its surface."""
+    if kind == 2:
+        return place / np.linalg.norm(place, axis=-1, keepdims=True)
+    if kind == 1:
+        round_one = place * (1, 1, 0) / np.linalg.norm(place[..., :2], axis=-1, keepdims=True)
+        is_end = np.abs(place[..., 2:]) / half[2] > np.linalg.norm(place[..., :2], axis=-1, keepdims=True) / half[0]
+        return np.where(is_end, np.sign(place) * (0, 0, 1), round_one)
+    face = np.argmax(np.abs(place) / half, axis=-1)
+    return np.eye(3)[face] * np.sign(np.take_along_axis(place, face[..., None], -1))
+
+
+def seen_normals(sent: Any, camera: str) -> Any:
+    """In the map frame, of a camera that looks along x."""
+    data = bytes(decoded(sent, f"/ego/{camera}/normals")[0].data)
+    right, down, ahead = np.moveaxis(np.frombuffer(data, np.float32).reshape(HEIGHT, WIDTH, 3), -1, 0)
+    return np.stack([ahead, -right, -down], axis=-1)
+
+
+@pytest.mark.parametrize("lens", LENSES)
+def test_obstacles_and_bodies_have_the_normals_of_their_own_surfaces_also_round_ones(lens: str) -> None:
+    sim = microsim.Simulation(watched({**LENSES[lens], "render": {"normals": True, "instances": True}}))
+    sent = sim.step(0)
+    numbers, depth = expected_mask(sim, lens)
+    found, point = seen_normals(sent, "camera"), EYE + depth[..., None] * true_rays(lens)
+    for index, each in enumerate((CRATE, POST, SIGN)):
+        size = each.get("size") or [2 * each["radius"], 2 * each["radius"], each["height"]]
+        half, is_seen = 0.5 * np.array(size), numbers == FIRST_OBSTACLE + index
+        middle = np.add(each["center"], (0.0, 0.0, half[2]))
+        expected = outward(int(each["type"] == "cylinder"), point[is_seen] - middle, half)
+        np.testing.assert_allclose(found[is_seen], expected, atol=1e-5)
+    settings = sim.scenario.robots["first"]
+    (center, size), pose = settings.body(), settings.start.map_pose
+    axes, is_seen = np.array(turned_by(pose.yaw)), numbers == 1
+    place = (point[is_seen] - (pose.x, pose.y, 0.0)) @ axes - center
+    np.testing.assert_allclose(found[is_seen], outward(0, place, 0.5 * np.array(size)) @ axes.T, atol=1e-5)
+
+
+def test_parts_of_models_have_the_normals_of_their_own_surfaces(tmp_path: Path) -> None:
+    """Wheels are cylinders; each pixel is compared with the part that its ray meets first."""
+    source = among_objects(object_world(tmp_path / "objects"))
+    source["robots"]["other"]["start"]["map_pose"].update(x=-9.0, y=-0.2)
+    source["robots"]["ego"]["sensors"]["camera_front"]["render"] = {"normals": True, "instances": True, "depth": True}
+    sim = microsim.Simulation(source)
+    sent = sim.step(0)
+    found, rays, axes = seen_normals(sent, "camera_front"), true_rays("pinhole"), np.array(turned_by(0.7))
+    eye, is_seen, best = np.array([-13.5, 0.0, 1.2]), mask(sent, "camera_front") == 2, np.inf
+    expected = np.full(rays.shape, np.nan)
+    for kind, half, center, own, _ in sim.scenario.robots["other"].parts():
+        middle, turn = np.array([-9.0, -0.2, 0.0]) + axes @ center, axes @ np.array(own)
+        shape = (
+            into_box(rays, eye, middle, turn, half)
+            if kind == 0
+            else into_round(rays, eye, middle, turn, half, kind == 2)
+        )
+        place = (eye + np.where(np.isfinite(shape), shape, 0.0)[..., None] * rays - middle) @ turn
+        with np.errstate(all="ignore"):
+            expected = np.where((shape < best)[..., None], outward(kind, place, np.array(half)) @ turn.T, expected)
+        best = np.minimum(best, shape)
+    assert is_seen.sum() > 100
+    off = np.degrees(np.arccos(np.clip((found * expected).sum(axis=-1)[is_seen], -1.0, 1.0)))
+    assert np.mean(off < 0.1) > 0.99, np.sort(off)[-20:]  # where two faces meet, rounding decides
 
 
 # ---- what users get wrong --------------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ def assert_sent_is_seen(written: dict[str, Any], robot: str, ticks: int) -> None
     for each in (sim, twin):
         each.command(robot, **dict.fromkeys(each.model(robot).inputs, 0.3))
     batch.commands(robot)[:] = 0.3
-    own = [name for owner, name, _, kind in sim.scenario.all_sensors if owner == robot and kind.picture is not None]
+    own = [name for owner, name, _, kind in sim.scenario.all_sensors if owner == robot and kind.camera is not None]
     seen: dict[tuple[str, int], Any] = {}
     sent, latest = list(sim.step(0)), {}
     for _ in range(ticks + 1):

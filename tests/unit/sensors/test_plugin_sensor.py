@@ -134,7 +134,7 @@ def plugin(tmp_path):
         lines = "\n".join(f"    {line}" for line in body.splitlines())
         suffix = f", frame_suffix={more['frame_suffix']!r}" if more else ""
         source = f"""
-from microsim.scenario.plugins import Sensor
+from microsim.sensors.sensor import PythonSensor
 
 class Probe:
     def __init__(self, context):
@@ -146,7 +146,7 @@ class Probe:
         return {publish}
 {lines}
 
-SENSOR = Sensor("probe", {message_type!r}, {create}{suffix})
+SENSOR = PythonSensor("probe", {message_type!r}, {create}{suffix})
 """
         folder = tmp_path / "plugins"
         folder.mkdir(exist_ok=True)

@@ -20,7 +20,7 @@ from microsim.errors import ScenarioError, UsageError
 from microsim.faults import FAULTS
 from microsim.scenario import load_scenario
 from microsim.sensors import SENSORS
-from microsim.sensors.sensor import Sensor, default_form, varies
+from microsim.sensors.sensor import KernelSensor, PythonSensor, Sensor, varies
 from tests.support import bare, decoded, on_topic, scenario
 from tests.unit.batch.batch_reference import Singles, assert_equal, reading
 
@@ -28,7 +28,7 @@ SIMPLE = '''
 """A thermometer that warms up with the way its robot has gone."""
 from pydantic import BaseModel
 from microsim.engine.motion import FORWARD
-from microsim.sensors.sensor import Sensor
+from microsim.sensors.sensor import PythonSensor
 
 class Options(BaseModel):
     sigma_k: float = 0.5
@@ -44,7 +44,7 @@ class Thermometer:
         noise = self.context.options["sigma_k"] * self.context.normals()[0]
         return {"temperature": self.way_m + noise, "variance": self.context.place[0]}
 
-SENSOR = Sensor("simple_probe", "sensor_msgs/msg/Temperature", Thermometer, Options)
+SENSOR = PythonSensor("simple_probe", "sensor_msgs/msg/Temperature", Thermometer, Options)
 '''
 
 KERNEL = '''
@@ -57,7 +57,7 @@ from microsim.engine.motion import FORWARD, PLACE_X
 from microsim.messages.encoders import header
 from microsim.messages.topics import DEFAULT_QOS
 from microsim.messages.types import new
-from microsim.sensors.sensor import DROPOUT, JUMP, MessageForm, Mount, MountedSensor, Sensor
+from microsim.sensors.sensor import DROPOUT, JUMP, KernelSensor, MessageForm, Mount, MountedSensor, Tracker
 
 _normals = noise.normals
 
@@ -74,12 +74,12 @@ def sample(settings, motion, memory, scene, key, tick, reading):
     reading[0] = settings[1] * memory[0] + settings[0] * _normals(key, tick, 0)[0]
     reading[1] = motion[PLACE_X]
 
-SENSOR = Sensor(
+SENSOR = KernelSensor(
     "kernel_probe",
     settings=ThermometerSettings,
     sample=sample,
     mount=Mount(xyz=(0.5, 0.0, 1.0)),
-    track=track,
+    tracker=Tracker(track),
     memory=("way_m",),
     reading={"temperature": "K", "place": "m"},
     numbers=lambda context: (context.settings.sigma_k, context.settings.kelvin_per_m),
@@ -98,7 +98,7 @@ SENSOR = Sensor(
 ALTERING = '''
 """A fault that is not built in: every number of a reading is one too large."""
 from microsim.engine.compiled import kernel
-from microsim.faults import FaultKind
+from microsim.faults import FaultKind, OnSensor
 
 @kernel
 def alter(settings, motion, memory, scene, key, tick, reading):
@@ -107,7 +107,7 @@ def alter(settings, motion, memory, scene, key, tick, reading):
             reading[k] += 1.0
         memory[0] += 1.0
 
-FAULT = FaultKind("inflate", "readings are one too large", "alter", alter=alter)
+FAULT = FaultKind("inflate", "readings are one too large", OnSensor(alter=alter))
 '''
 
 
@@ -180,7 +180,7 @@ class Subject:
 
     def topics(self, sim: Any) -> list[str]:
         block = sim.scenario.robots["ego"].all_sensors()[self.target[4:]]
-        forms = [form for form in self.sensor.messages if form.applies(block)] or [default_form(self.sensor)]
+        forms = [form for form in self.sensor.messages if form.applies(block)]
         return [self.sensor.topic(form, "ego", self.target[4:]) for form in forms]
 
 
@@ -369,7 +369,7 @@ def test_a_plug_in_s_fault_alters_readings_of_kernels_alone_and_in_batches_and_i
     subject: Subject,
 ) -> None:
     data = subject.scenario("IT:inflate@0.3s-0.6s", "IT:dropout@0.35s-0.45s")
-    if not subject.sensor.has_kernel:
+    if not isinstance(subject.sensor, KernelSensor):
         with pytest.raises(ScenarioError, match=f"{subject.target} cannot inflate"):
             load_scenario(data)
         return
@@ -460,7 +460,7 @@ def drawing(subject: Subject, key: str) -> dict[str, Any]:
 
 
 def value_at(sim: Any, subject: Subject, key: str) -> float:
-    value = sim.drawn.robots["ego"].all_sensors()[subject.target[4:]]
+    value = sim.resolved.robots["ego"].all_sensors()[subject.target[4:]]
     for part in key.split("."):
         value = getattr(value, part)
     return float(value)
@@ -492,7 +492,7 @@ ALL_FAULTS = ("IT:dropout@0.35s-0.42s", "IT:fail@0.5s-0.65s", "IT:jump(7,-3,2)@0
 
 
 def in_a_batch(subject: Subject) -> bool:
-    return not subject.sensor.is_simple
+    return not isinstance(subject.sensor, PythonSensor)
 
 
 def assert_batch_equals_singles(

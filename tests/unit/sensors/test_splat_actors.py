@@ -11,9 +11,9 @@ import pytest
 
 import microsim
 from microsim.bundle.bundle_writing import splat_header
-from microsim.bundle.capture.similarity import Similarity, matrix_of_rpy
-from microsim.bundle.capture.splat_import import write_splats
-from microsim.bundle.capture.splat_sources import open_splats
+from microsim.bundle.similarity import Similarity, matrix_of_rpy
+from microsim.bundle.splat_import import write_splats
+from microsim.bundle.splat_sources import open_splats
 from microsim.errors import ScenarioError
 from microsim.render.palette_camera import CameraModel
 from microsim.render.splat.activation import activate
@@ -232,7 +232,7 @@ def complaint(data: Any) -> str:
     ("name", "content", "expected"),
     [
         ("gone.ply", None, "no such file: "),
-        ("car.obj", b"v 0 0 0", "expected a file .ply, .splat or .spz"),
+        ("car.obj", b"v 0 0 0", "expected a file .ply, .splat, .spz or .sog"),
         ("car.ply", b"solid", "car.ply"),
         ("mesh.ply", b"ply\nformat ascii 1.0\nelement vertex 1\nproperty float x\nend_header\n0\n", "not a splat"),
         ("car.splat", b"123", "expected 32 bytes for each Gaussian, found 3 bytes"),

@@ -14,11 +14,14 @@ from microsim.errors import MicroSimError, ScenarioError
 from microsim.paths import data_folder
 from microsim.render import renderer_choice as choice
 from microsim.render.palette_camera import CameraModel
+from microsim.render.relief import NO_GROUND, Ground
 from microsim.render.render_options import render_request
 from microsim.render.robot_models import BOX, CYLINDER, SPHERE, draw_parts, shade
 from microsim.render.screen import screen_index
 from microsim.render.segmentation import SEGMENT_COLOURS, SEGMENT_NAMES
-from microsim.render.splat.picture import CpuRenderer
+from microsim.render.splat.activation import activate
+from microsim.render.splat.blending import SPLATS, THING
+from microsim.render.splat.picture import CpuRenderer, Shot, Sky, lens_of
 from microsim.sensors import _splat_camera as splat_cameras
 from tests.bundle_support import CUBE_TRIANGLES, CUBE_VERTICES, small_bundle
 from tests.support import COMPILED, decoded
@@ -213,10 +216,62 @@ def test_a_box_hides_the_sun_from_the_ground_beside_it_and_not_from_itself() -> 
     pose = np.array([0.0, 0.0, 10.0, 1, 0, 0, 0, -1, 0, 0, 0, -1])  # looks down from 10 m
     depths = np.array([[10.0, 10.0, 10.0, 8.0, np.inf]], np.float32)
     image = np.full((1, 5, 3), 200, np.uint8)
-    shade(pose, rays, depths, box, 0, 1, image)
+    shade(pose, rays, depths, np.full((1, 5), SPLATS, np.uint16), NO_GROUND, box, 0, 1, image)
     in_shadow, towards_the_sun, far, roof, sky = image[0, :, 0]
     assert in_shadow < 150
     assert (towards_the_sun, far, roof, sky) == (200, 200, 200, 200)
+
+
+def shaded(depths: Any, rays: Any, owners: Any, ground: Ground) -> Any:
+    """Light of each pixel of a camera 3 m above the ground that looks along x, with a crate before it."""
+    pose = np.array([0.0, 0.0, 3.0, 0, 0, 1, -1, 0, 0, 0, -1, 0])
+    crate = np.array([[8.0, 0.0, 1.0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 1.5, 1.5, 1.0]])
+    image = np.full((*depths.shape, 3), 200, np.uint8)
+    shade(
+        pose,
+        rays,
+        depths.astype(np.float32),
+        np.full(depths.shape, owners, np.uint16),
+        ground,
+        crate,
+        0,
+        len(depths),
+        image,
+    )
+    return image[..., 0].astype(int)
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.05])
+def test_a_shadow_lies_on_the_ground_and_does_not_tear_where_splats_are_uneven(slope: float) -> None:
+    """Each pixel's splat is up to 30 cm above or 1 m below the ground: its shadow is that of the ground itself."""
+    v, u = np.mgrid[0:60, 0:80]
+    rays = np.stack([(u - 39.5) / 60.0, (v + 12.0) / 60.0])
+    x = np.arange(41.0) - 20.0
+    ground = Ground(np.broadcast_to(slope * (x + 0.5), (41, 41)).copy(), 1.0, -20.0, -20.0)  # at the middle of cells
+
+    def depths(above: Any) -> Any:
+        return (3.0 - above) / (rays[1] + slope)
+
+    even = shaded(depths(0.0), rays, SPLATS, ground)
+    rough = depths(np.random.default_rng(2).uniform(-1.0, 0.3, v.shape))
+    assert 100 < (even < 150).sum() < 2000
+    assert np.abs(shaded(rough, rays, SPLATS, ground) - even).max() <= (20 if slope else 1)  # a slope is found by steps
+    for owner, where in (
+        (THING, ground),
+        (SPLATS, NO_GROUND),
+    ):  # a robot's surface is where it is, as all is without ground
+        assert (np.abs(shaded(rough, rays, owner, where) - even) > 20).sum() > 100
+
+
+def test_below_the_horizon_a_hole_shows_the_colour_of_the_ground() -> None:
+    model = CameraModel(24, 20, 20.0, 20.0, 11.5, 9.5)
+    level = ((0.0, 0.0, 1.0), (-1.0, 0.0, 0.0), (0.0, -1.0, 0.0))
+    sky, ground, nothing = (0.2, 0.4, 0.6), (0.6, 0.4, 0.2), activate(np.empty((0, 14), np.float32), 0)
+    shots = [Shot(lens_of(model), (0.0, 0.0, 1.0), level, Sky(sky, sky, below)) for below in (None, ground)]
+    plain, found = (each.colours for each in CpuRenderer(nothing).pictures(shots))
+    assert (plain == np.round(255 * np.array(sky))).all()
+    assert (found[:10] == plain[:10]).all()
+    assert (found[10:] == np.round(255 * np.array(ground))).all()
 
 
 @pytest.mark.parametrize("kind", [BOX, CYLINDER, SPHERE])

@@ -1,0 +1,1 @@
+"""A command per file; see `microsim/cli/command.py`."""

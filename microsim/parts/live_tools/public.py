@@ -1,0 +1,6 @@
+"""Public names of this part: each is an attribute of `microsim`, too, and imported when first used."""
+
+PUBLIC = {
+    "client": ("connect",),
+    "client.client_node": ("ClientNode",),
+}

@@ -1,0 +1,5 @@
+"""Public names of this part: each is an attribute of `microsim`, too, and imported when first used."""
+
+PUBLIC = {
+    "transports": ("TransportKind",),
+}

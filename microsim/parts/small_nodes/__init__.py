@@ -1,0 +1,1 @@
+"""The two small nodes: `robot_simulator` and `sim_rover`."""

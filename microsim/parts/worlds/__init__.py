@@ -1,0 +1,1 @@
+"""Worlds made and edited: from captures, road maps and templates."""
