@@ -153,6 +153,7 @@ class PlayOutput(TypedDict):
     seconds: Annotated[float, "From the first message that was played to the last, in the time of the bag."]
     wall_s: Annotated[float, "How long it took, from when the nodes were there."]
     digest: Annotated[str, "Of the replies, with their times."]
+    complete: Annotated[bool, "Whether the bag was played to its end, and not stopped."]
 
 
 class BagPlay(Attachment):

@@ -331,13 +331,15 @@ def play(path: Path, plan: Plan, given: BagPlayOptions, options: ReplayOptions) 
         except MicroSimError as error:
             terminal.warn(f"the replay failed at {player.sim_s:.3f} s: {error}")
             return terminal.ExitCode.FAILED
-        wall_s = player.wall_s
+        wall_s, is_whole = player.wall_s, not player.is_stopping
     seconds = source.span_ns / 1e9
     if options.json:
         counts = {"messages": source.count, "replies": source.replies}
-        terminal.print_json({**counts, "seconds": seconds, "wall_s": wall_s, "digest": source.digest})
+        facts = {"seconds": seconds, "wall_s": wall_s, "digest": source.digest, "complete": is_whole}
+        terminal.print_json({**counts, **facts})
         return terminal.ExitCode.GOOD
-    played = f"played {source.count:,} messages of {seconds:.3f} s in {wall_s:.1f} s"
+    stopped = "" if is_whole else "stopped before the end: "
+    played = f"{stopped}played {source.count:,} messages of {seconds:.3f} s in {wall_s:.1f} s"
     terminal.tell(f"{played}, {source.replies:,} replies, digest {source.digest}")
     return terminal.ExitCode.GOOD
 
