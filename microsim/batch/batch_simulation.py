@@ -36,6 +36,7 @@ from microsim.engine.contact_tables import Contacts, Mover
 from microsim.engine.delay_line import DelayLine
 from microsim.engine.radio import RadioNetwork
 from microsim.engine.records import address_of
+from microsim.engine.robot_loops import FLEET
 from microsim.engine.timekeeper import Clock, Trigger
 from microsim.engine.world_arrays import WorldArray, put, taken
 from microsim.errors import UsageError, unknown
@@ -101,7 +102,9 @@ class BatchSimulation:
         for name, settings in self.scenario.robots.items():
             with plugin_errors(f"robot {name}", type(settings)):
                 self._robots[name] = RobotColumns(make[0], name, *make[1:])
-        self.fleets = self.loops.table(np.concatenate([robot.row for robot in self._robots.values()]))
+        self.fleets = self.loops.table(
+            np.concatenate([np.zeros(0, FLEET), *(robot.row for robot in self._robots.values())])
+        )
         self.fleets_at = address_of(self.fleets)
         self.needs_tick: list[bool] = []  # of each robot, as it is in `fleets`
         self.has_checked = any(robot.has_checked for robot in self._robots.values())

@@ -47,8 +47,8 @@ _floats_at, _singles_at, _words_at, _integers_at, _bytes_at = (
 )  # fmt: skip
 _address_of_record, _floats_in = _records.address_of_record, _records.floats_in
 _place_of, _motion_in = _motion.place_of, _motion.motion_in
-_delay_at, _pop_due, _next_leaving = _delay_line.delay_at, _delay_line.pop_due, _delay_line.next_leaving
-_sampled_at, _count_in, _keep_motion = _delay_line.sampled_at, _delay_line.count_in, _delayed_readings.keep_motion
+_delay_at, _pop_due, _keep_motion = _delay_line.delay_at, _delay_line.pop_due, _delayed_readings.keep_motion
+_line_at, _queues_at, _entries_at = _delay_line.line_at, _delay_line.queues_at, _delay_line.entries_at
 _multiple, _next_firing = _multiples.multiple, _multiples.first_from
 
 NEVER = 2**62  # a tick that does not come
@@ -165,7 +165,8 @@ def write(output: Record, slots: Records, stamp_ns: int, buffer: int, position: 
 @kernel
 def leave(now: Record, call: Record, r: int, own: Record, place: int, buffer: int, position: int) -> int:
     """Write a reading that leaves its line, and its companions' messages; the reading is made where it is written."""
-    outputs, slots, tick = _outputs_in(now.outputs), _slots_in(now.slots), _sampled_at(own.line, 0, place)
+    outputs, slots, line = _outputs_in(now.outputs), _slots_in(now.slots), _line_at(own.line)
+    tick = _entries_at(line.entries, line.capacity)[place].sampled_at
     stamp_ns = _multiple(now.length.whole, now.length.rest, now.length.parts, tick)
     for k in range(r, r + 1 + own.companions):
         position = write(outputs[k], slots, stamp_ns, buffer, position)
@@ -193,8 +194,10 @@ def sense_delayed(now: Record, call: Record, r: int, tick: int, buffer: int, pos
         position = leave(now, call, r, own, place, buffer, position)
         output.sent += 1 + own.companions
         place = _pop_due(own.line, 0, tick)
-    leaves = _next_leaving(own.line, 0)
-    output.due = own.next_sample if leaves < 0 else min(own.next_sample, leaves)
+    output.due, line = own.next_sample, _line_at(own.line)
+    queue = _queues_at(line.queues, 1)[0]
+    if queue.count > 0:
+        output.due = min(own.next_sample, _entries_at(line.entries, line.capacity)[queue.first].leaves)
     return position
 
 
@@ -205,7 +208,7 @@ def delayed_room(outputs: Records, tick: int) -> int:
     for r in range(outputs.shape[0]):
         if outputs[r].delayed != 0 and outputs[r].due <= tick:
             own = _delayed_at(outputs[r].delayed)
-            room += (_count_in(own.line, 0) + 1) * own.bytes
+            room += (_queues_at(_line_at(own.line).queues, 1)[0].count + 1) * own.bytes
     return room
 
 

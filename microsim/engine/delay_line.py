@@ -42,7 +42,8 @@ LINE = record(
 COUNT = 1  # column of the queues as integers
 ONLY: Rows = np.zeros(1, np.int64)  # the world of a single simulation
 
-_line_at, _queues_at, _entries_at = record_at(LINE), records_at(QUEUE), records_at(ENTRY)
+line_at, queues_at, entries_at = record_at(LINE), records_at(QUEUE), records_at(ENTRY)
+_line_at, _queues_at, _entries_at = line_at, queues_at, entries_at
 _integers_at = integers_at
 ENTRY_BYTES = ENTRY.itemsize
 
@@ -104,12 +105,6 @@ def pop_due(line: int, world: int, tick: int) -> int:
         return -1
     queue.first, queue.count = (place + 1) % own.capacity, queue.count - 1
     return place
-
-
-@kernel
-def count_in(line: int, world: int) -> int:
-    """How many entries are under way."""
-    return _queues_at(_line_at(line).queues, world + 1)[world].count
 
 
 @kernel

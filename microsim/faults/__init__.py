@@ -1,8 +1,8 @@
 """Faults injected on purpose: a constant `FAULT = FaultKind(...)` in a file; the shipped ones share one file.
 
 `FAULTS` finds them: built in, installed, or in a folder. What a fault does is its effect: on sensors, on messages of a
-topic in either direction, on the radio, or on the nodes that the run itself started. Sensors and the engine do not
-know the kinds by name.
+topic in either direction, on the radio, or on the nodes that the run itself started. Sensors and the engine name no
+kind by name.
 """
 
 from __future__ import annotations

@@ -3,7 +3,17 @@
 from microsim.messages.checked import WireError, decode_checked
 from microsim.messages.mappings import fill, from_mapping
 from microsim.messages.template import Prepared, RawTemplate, Template, layout
-from microsim.messages.types import constants_of, decode, encode, fields_of, is_known, new, type_hash
+from microsim.messages.types import (
+    constants_of,
+    decode,
+    encode,
+    fields_of,
+    for_reader,
+    has_older_version,
+    is_known,
+    new,
+    type_hash,
+)
 
 __all__ = [
     "Prepared",
@@ -16,7 +26,9 @@ __all__ = [
     "encode",
     "fields_of",
     "fill",
+    "for_reader",
     "from_mapping",
+    "has_older_version",
     "is_known",
     "layout",
     "new",

@@ -119,7 +119,8 @@ def _flat(kind: _Kind) -> Iterator[str | _Check]:
         for _, field in fields_of(detail):
             yield from _flat(field)
     elif node == Nodetype.BASE:
-        yield detail[0] if detail[0] != "string" else _string(detail[1])
+        texts = {"string": _string, "wstring": _wide_string}
+        yield texts[detail[0]](detail[1]) if detail[0] in texts else detail[0]
     elif node == Nodetype.ARRAY:
         for _ in range(detail[1]):
             yield from _flat(detail[0])
@@ -179,6 +180,25 @@ def _string(limit: int) -> _Check:
     return check_string
 
 
+def _wide_string(limit: int) -> _Check:
+    def check_wide_string(body: bytes, position: int) -> int:
+        count, position = _length(body, position)
+        if 4 * count > len(body) - position:
+            raise _BytesError(f"a wstring of {count} units in a message of {len(body)} bytes")
+        units = struct.unpack_from(f"<{count}I", body, position)
+        if any(unit > 0xFFFF for unit in units):
+            raise _BytesError(f"a wstring with {max(units)} in place of a unit of UTF-16")
+        try:
+            struct.pack(f"<{count}H", *units).decode("utf-16-le")
+        except UnicodeDecodeError:
+            raise _BytesError("a wstring that is not UTF-16") from None
+        if limit and count > limit:
+            raise _BytesError(f"a wstring of {count} units where {limit} are allowed")
+        return position + 4 * count
+
+    return check_wide_string
+
+
 def _sequence(element: _Kind, limit: int) -> _Check:
     steps = _steps(element)
     smallest = _smallest(element)
@@ -209,5 +229,5 @@ def _smallest(kind: _Kind) -> int:
     if node == Nodetype.NAME:
         return sum(_smallest(field) for _, field in fields_of(detail))
     if node == Nodetype.BASE:
-        return 5 if detail[0] == "string" else _SIZES[detail[0]]
+        return {"string": 5, "wstring": 4}.get(detail[0]) or _SIZES[detail[0]]
     return int(_smallest(detail[0]) * detail[1]) if node == Nodetype.ARRAY else 4

@@ -13,7 +13,7 @@ import numpy as np
 from rosbags.interfaces import Nodetype
 
 from microsim.errors import UsageError, did_you_mean, show, there_are
-from microsim.messages.types import NUMPY_TYPES, Kind, fields_of, new, zero
+from microsim.messages.types import NUMPY_TYPES, TEXTS, Kind, fields_of, new, zero
 
 TIME, HEADER = "builtin_interfaces/msg/Time", "std_msgs/msg/Header"
 NOW, AUTO = "now", "auto"  # for a Time and for a Header: the present, as `ros2 topic pub` has it
@@ -125,7 +125,7 @@ class _Reader:
             return np.zeros(0, np.uint8)
 
     def scalar(self, base: str, limit: int, value: Any, path: str) -> Any:
-        if base == "string":
+        if base in TEXTS:
             return self.text(limit, value, path)
         if base == "bool":
             if isinstance(value, (bool, np.bool_)) or (isinstance(value, int) and value in (0, 1)):

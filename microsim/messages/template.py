@@ -15,7 +15,7 @@ import numpy.typing as npt
 from rosbags.interfaces import Nodetype
 
 from microsim.errors import unknown
-from microsim.messages.types import ENCAPSULATION, encode, fields_of
+from microsim.messages.types import ENCAPSULATION, TEXTS, encode, fields_of
 
 _FORMATS = {
     "bool": "?",
@@ -72,7 +72,7 @@ class _Walk:
             yield from self._elements(detail[0], value, path)
 
     def _elements(self, kind: tuple[Nodetype, Any], values: Any, path: str) -> Iterator[tuple[str, ByteSpan]]:
-        if kind[0] == Nodetype.BASE and kind[1][0] != "string":
+        if kind[0] == Nodetype.BASE and kind[1][0] not in TEXTS:
             if len(values):
                 yield from self._numbers(kind[1][0], values, len(values), path)
             return
@@ -80,8 +80,9 @@ class _Walk:
             yield from self._value(kind, value, f"{path}[{index}]")
 
     def _numbers(self, base: str, value: Any, count: int, path: str) -> Iterator[tuple[str, ByteSpan]]:
-        if base == "string":
-            self._skip(4, 4 + len(value.encode()) + 1)
+        if base in TEXTS:
+            wide = base == "wstring"
+            self._skip(4, 4 + (4 * len(value.encode("utf-16-le")) // 2 if wide else len(value.encode()) + 1))
             return
         size = struct.calcsize(_FORMATS[base])
         start = self._skip(size, size * count)

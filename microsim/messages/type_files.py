@@ -47,6 +47,20 @@ def add_types(folder: str | Path) -> list[str]:
     return sorted(found)
 
 
+def add_definition(type_name: str, text: str, is_idl: bool = False) -> None:
+    """Add a type from its definition with all that it needs, as bags contain it. Types that are known stay."""
+    if types.is_known(type_name):
+        return
+    try:
+        parsed = get_types_from_idl(_INCLUDE.sub("", text)) if is_idl else get_types_from_msg(text, type_name)
+    except (TypesysError, ValueError, KeyError, RecursionError) as error:
+        raise UsageError(
+            f"the definition of {type_name} cannot be read: {' '.join(str(error).split())[-80:]}"
+        ) from error
+    found = {_plain(name): _tidy(definition) for name, definition in parsed.items()}
+    _register({name: definition for name, definition in found.items() if not types.is_known(name)}, type_name)
+
+
 def find_type(type_name: str) -> bool:
     """Whether the type is there, or could be found: in other versions of ROS 2, or an installed ROS 2."""
     if types.is_known(type_name) or types.is_known(f"{type_name}_Request") or types.is_known(f"{type_name}_Goal"):
@@ -93,7 +107,7 @@ def _is_there(part: str, found: Mapping[str, Any]) -> bool:
 
 
 def _why_missing(part: str) -> str:
-    return "wstring is not supported" if part.endswith("/wstring") else f"{part} is not defined"
+    return f"{part} is not defined"
 
 
 def known_types() -> list[str]:
@@ -178,6 +192,8 @@ def _tidy(definition: Any) -> Any:
 
 def _renamed(kind: Any) -> Any:
     node, detail = kind
+    if node == Nodetype.NAME and detail.endswith("/msg/wstring"):  # rosbags knows it in .idl files only
+        return Nodetype.BASE, ("wstring", 0)
     if node in (Nodetype.NAME, Nodetype.BASE):
         return (node, _plain(detail)) if node == Nodetype.NAME else kind
     return node, (_renamed(detail[0]), detail[1])

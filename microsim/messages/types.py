@@ -6,7 +6,7 @@ A service `pkg/srv/Name` gives the types `pkg/srv/Name_Request` and `pkg/srv/Nam
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -41,6 +41,9 @@ NUMPY_TYPES = {
     "float64": np.float64,
 }
 
+# What a wstring is on the wire of rmw implementations: the units of UTF-16, each in four bytes, and no zero at the end.
+_WIDE = "microsim_interfaces/msg/WideText"
+TEXTS = ("string", "wstring")
 _GOAL_ID = "unique_identifier_msgs/UUID goal_id\n"
 _EMPTY = "uint8 structure_needs_at_least_one_member"  # the member that IDL adds to an empty struct
 _LINE = re.compile(r"(?P<type>[\w/]+)(?P<many>\[(?P<count>\d*)\])?\s+(?P<name>\w+)\s*(=\s*(?P<value>\S+))?")
@@ -48,13 +51,13 @@ _LINE = re.compile(r"(?P<type>[\w/]+)(?P<many>\[(?P<count>\d*)\])?\s+(?P<name>\w
 
 class _Store(Typestore):
     def get_msgdef(self, typename: str) -> Msgdef[object]:
-        """Encode and decode `byte` as an octet, 0 to 255: rosbags 0.11 takes it for a signed number.
+        """Encode and decode `byte` as an octet, 0 to 255, which rosbags 0.11 takes for a signed number, and `wstring`.
 
-        The definition itself must keep `byte`, because the type hash tells the two apart.
+        The definition itself must keep them, because the type hash tells them apart.
         """
         if typename not in self.cache:
             constants, fields = kept = self.fielddefs[typename]
-            self.fielddefs[typename] = constants, [(name, _with_octets(kind)) for name, kind in fields]
+            self.fielddefs[typename] = constants, [(name, _on_wire(kind)) for name, kind in fields]
             try:
                 super().get_msgdef(typename)
             finally:
@@ -62,18 +65,23 @@ class _Store(Typestore):
         return self.cache[typename]
 
 
-def _with_octets(kind: Any) -> Any:
+def _on_wire(kind: Any) -> Any:
     node, detail = kind
     if node == Nodetype.BASE:
+        if detail[0] == "wstring":
+            return Nodetype.NAME, _WIDE
         return (node, ("uint8", 0)) if detail[0] == "byte" else kind
-    return kind if node == Nodetype.NAME else (node, (_with_octets(detail[0]), detail[1]))
+    return kind if node == Nodetype.NAME else (node, (_on_wire(detail[0]), detail[1]))
 
 
 @cache
 def store() -> Typestore:
     # rosidl counts `char` as uint8 in type hashes; rosbags 0.11 does not
     _rosbags_store.TIDMAP["char"] = _rosbags_store.TIDMAP["uint8"]
-    return _Store(ros2_jazzy)
+    _rosbags_store.TIDMAP["wstring"] = 18  # of rosidl; rosbags does not support it
+    made = _Store(ros2_jazzy)
+    made.register({_WIDE: ([], [("units", (Nodetype.SEQUENCE, ((Nodetype.BASE, ("uint32", 0)), 0)))])})
+    return made
 
 
 def store_with(type_name: str) -> Typestore:
@@ -123,13 +131,13 @@ def zero(kind: Kind) -> Any:
     node, detail = kind
     if node == Nodetype.BASE:
         base = detail[0]
-        return "" if base == "string" else False if base == "bool" else 0.0 if base.startswith("float") else 0
+        return "" if base in TEXTS else False if base == "bool" else 0.0 if base.startswith("float") else 0
     if node == Nodetype.NAME:
         return new(detail)
     element, length = detail
     if node == Nodetype.SEQUENCE:
         length = 0
-    if element[0] == Nodetype.BASE and element[1][0] != "string":
+    if element[0] == Nodetype.BASE and element[1][0] not in TEXTS:
         return np.zeros(length, NUMPY_TYPES[element[1][0]])
     return [zero(element) for _ in range(length)]
 
@@ -137,6 +145,8 @@ def zero(kind: Kind) -> Any:
 def encode(type_name: str, message: Any) -> bytes:
     """Encapsulation header and little-endian CDR, padded to four bytes as rmw implementations do."""
     definition = store_with(type_name).get_msgdef(type_name)
+    if _has_wide_text(type_name):
+        message = _converted(type_name, message, _units)
     size = definition.getsize_cdr(0, message, store())
     blob = bytearray(4 + size + (-size % 4))
     blob[:4] = ENCAPSULATION
@@ -145,12 +155,104 @@ def encode(type_name: str, message: Any) -> bytes:
 
 
 def decode(type_name: str, cdr: bytes) -> Any:
-    return store_with(type_name).deserialize_cdr(cdr, type_name)
+    message = store_with(type_name).deserialize_cdr(cdr, type_name)
+    return _converted(type_name, message, _text) if _has_wide_text(type_name) else message
+
+
+@cache
+def _has_wide_text(type_name: str) -> bool:
+    return any(_is_wide(kind) for _, kind in fields_of(type_name))
+
+
+def _is_wide(kind: Kind) -> bool:
+    node, detail = kind
+    if node == Nodetype.NAME:
+        return _has_wide_text(detail)
+    return bool(detail[0] == "wstring") if node == Nodetype.BASE else _is_wide(detail[0])
+
+
+def _converted(type_name: str, message: Any, convert: Callable[[Any], Any]) -> Any:
+    """A copy, with every wstring converted."""
+    fields = fields_of(type_name)
+    values = {name: _value(kind, getattr(message, name), convert) for name, kind in fields}
+    return store().types[type_name](**values)
+
+
+def _value(kind: Kind, value: Any, convert: Callable[[Any], Any]) -> Any:
+    node, detail = kind
+    if not _is_wide(kind):
+        return value
+    if node == Nodetype.NAME:
+        return _converted(detail, value, convert)
+    return convert(value) if node == Nodetype.BASE else [_value(detail[0], each, convert) for each in value]
+
+
+def _units(text: str) -> Any:
+    return store().types[_WIDE](np.frombuffer(text.encode("utf-16-le", "surrogatepass"), "<u2").astype(np.uint32))
+
+
+def _text(wide: Any) -> str:
+    return bytes(wide.units.astype("<u2").tobytes()).decode("utf-16-le", "replace")
 
 
 @cache
 def type_hash(type_name: str) -> str:
     return str(store_with(type_name).hash_rihs01(type_name))
+
+
+# ---- older versions --------------------------------------------------------------------------------------------------
+
+_OLDER_PARTS = {  # type -> the part of it that had other fields: simulation_interfaces 1.x, as in ROS 2 Jazzy
+    "simulation_interfaces/srv/GetSpawnables_Response": {
+        "simulation_interfaces/msg/Spawnable": "string uri\nstring description\nBounds spawn_bounds\n"
+    }
+}
+
+
+def has_older_version(type_name: str) -> bool:
+    return type_name in _OLDER_PARTS
+
+
+def for_reader(type_name: str, cdr: bytes, its_hash: str) -> bytes | None:
+    """A message in the version whose type hash the reader announces; None: that version is not known.
+
+    Readers up to ROS 2 Humble announce none, and have the older version.
+    """
+    if its_hash == type_hash(type_name):
+        return cdr
+    older = _older_store(type_name)
+    if its_hash not in ("", older.hash_rihs01(type_name)):
+        return None
+    message = _older(older, type_name, decode(type_name, cdr))
+    size = older.get_msgdef(type_name).getsize_cdr(0, message, older)
+    blob = bytearray(ENCAPSULATION + bytes(size + (-size % 4)))
+    older.get_msgdef(type_name).serialize_cdr_le(memoryview(blob)[4:], 0, message, older)
+    return bytes(blob)
+
+
+@cache
+def _older_store(type_name: str) -> Typestore:
+    made = _Store(ros2_jazzy)
+    parts = {name: _definition(name, text) for name, text in _OLDER_PARTS[type_name].items()}
+    everything: Any = {**definitions(), **parts}
+    made.register(everything)
+    return made
+
+
+def _older(store: Typestore, type_name: str, message: Any) -> Any:
+    """With the fields of the older version; those of a resource were the entity's own."""
+    values = {}
+    fields: list[tuple[str, Any]] = list(store.fielddefs[type_name][1])
+    for name, (node, detail) in fields:
+        value = getattr(message, name, None)
+        if value is None:
+            value = getattr(message.entity_resource, name)
+        if node == Nodetype.NAME:
+            value = _older(store, detail, value)
+        elif node == Nodetype.SEQUENCE and detail[0][0] == Nodetype.NAME:
+            value = [_older(store, detail[0][1], each) for each in value]
+        values[name] = value
+    return store.types[type_name](**values)
 
 
 # ---- the folder `definitions/` ---------------------------------------------------------------------------------------

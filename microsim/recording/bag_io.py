@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from microsim.errors import UsageError
 from microsim.recording import mcap
@@ -85,6 +85,23 @@ class OwnBag:
             yield from READERS[file.suffix](file).entries_of(topics)
 
 
+class DescribedChannel(NamedTuple):
+    topic: str
+    type: str
+    messages: int
+    definition: str  # of the type; empty: the bag does not say
+    is_idl: bool
+    latched: bool  # as its publishers offered it
+
+
+def _described(connection: Any) -> DescribedChannel:
+    text, profiles = connection.msgdef, connection.ext.offered_qos_profiles
+    latched = any(each.durability.name == "TRANSIENT_LOCAL" for each in profiles)
+    definition = text.data if text.format.name in ("MSG", "IDL") else ""
+    counted = connection.topic, connection.msgtype, connection.msgcount
+    return DescribedChannel(*counted, definition, text.format.name == "IDL", latched)
+
+
 @dataclass
 class ForeignBag:
     """A bag by others, read through `rosbags`."""
@@ -117,6 +134,11 @@ class ForeignBag:
                 f"{self.path}: time jumps back from {jump[0] / 1e9:.3f} s to {jump[1] / 1e9:.3f} s: the simulation "
                 "was reset during the recording; record each run into a separate bag"
             )
+
+    def channels(self) -> list[DescribedChannel]:
+        """What is in it, before its messages are read."""
+        with self._reader() as reader:
+            return [_described(connection) for connection in reader.connections]
 
     def blocks(self) -> Iterator[Block]:
         numbers: dict[int, int] = {}

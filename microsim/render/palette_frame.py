@@ -16,7 +16,7 @@ from microsim.engine.calls import Rows, call_now, picture_address
 from microsim.engine.compiled import kernel
 from microsim.engine.delayed_readings import DELAYED, MOST_UNDER_WAY
 from microsim.engine.geometry import Array, Grid, Vector
-from microsim.engine.motion import AXES, COS_YAW, SIN_YAW, Rotation
+from microsim.engine.motion import Rotation, motion_in
 from microsim.engine.records import Record, address_of, bytes_in, floats_in, integers_in, record_at
 from microsim.engine.schedule import CHUNK
 from microsim.render import drawing as _drawing
@@ -28,6 +28,7 @@ from microsim.render.shapes import COEFFICIENTS, SHAPE_COLUMNS, Shapes
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
+_motion_in = motion_in
 _call, _copy, _table_address, _integers_at = _calls.call, _calls.copy, _calls.table_address, _calls.integers_at
 _floats_at, _words_at, _bytes_at = _calls.floats_at, _calls.words_at, _calls.bytes_at
 _float_grid_at, _byte_grid_at = _calls.float_grid_at, _calls.byte_grid_at
@@ -105,17 +106,19 @@ def aim_camera(numbers: Array, motion: Array) -> Pose:
     pose, turn = numbers[_POSE:_FRAME_NUMBERS], numbers[_ROTATION:_POSE]
     x, y, z = _place_of(motion, numbers[_MOUNT], numbers[_MOUNT + 1], numbers[_MOUNT + 2])
     pose[0], pose[1], pose[2] = x, y, z
+    seen = _motion_in(motion)
     if _is_level_row(motion):
-        sine, cosine = motion[SIN_YAW], motion[COS_YAW]
+        sine, cosine = seen.sin_yaw, seen.cos_yaw
         for k in range(3):
             pose[3 + k] = cosine * turn[k] - sine * turn[3 + k]
             pose[6 + k] = sine * turn[k] + cosine * turn[3 + k]
             pose[9 + k] = turn[6 + k]
     else:
-        for row in range(3):
-            p, q, s = motion[AXES + 3 * row], motion[AXES + 3 * row + 1], motion[AXES + 3 * row + 2]
-            for k in range(3):
-                pose[3 + 3 * row + k] = p * turn[k] + q * turn[3 + k] + s * turn[6 + k]
+        for k in range(3):
+            a, b, c = turn[k], turn[3 + k], turn[6 + k]
+            pose[3 + k] = seen.x_forward * a + seen.x_left * b + seen.x_up * c
+            pose[6 + k] = seen.y_forward * a + seen.y_left * b + seen.y_up * c
+            pose[9 + k] = seen.z_forward * a + seen.z_left * b + seen.z_up * c
     return pose
 
 

@@ -18,7 +18,8 @@ from microsim.engine.compiled import inlined, kernel
 from microsim.engine.geometry import Array, Vector
 from microsim.rays.lidar_turn import SPLATS, Beams, Ints, Place, turn_beams
 from microsim.render.splat import CHUNK
-from microsim.render.splat.activation import EXTENT, OPACITY, QUATERNION, SCALE, Floats, Splats, X, Y, Z
+from microsim.render.splat.activation import Floats, Splats, X, Y, Z
+from microsim.render.splat.activation import splat_in as _splat_in
 
 _exp, _atan2 = exact.exp, exact.atan2
 _TWO_PI = exact.TWO_PI
@@ -63,20 +64,22 @@ def _times(matrix: Array, vector: Vector) -> Vector:
 @kernel
 def _radius(row: Floats) -> float:
     """Beyond it nothing of a Gaussian is seen [m]."""
-    return math.sqrt(2.0 * _f64(row[EXTENT])) * _f64(max(row[SCALE], row[SCALE + 1], row[SCALE + 2]))
+    splat = _splat_in(row)
+    return math.sqrt(2.0 * _f64(splat.extent)) * _f64(max(splat.scale_x, splat.scale_y, splat.scale_z))
 
 
 @kernel
 def _to_units(row: Floats, units: Array) -> None:
     """The matrix (3, 3) from the map's axes to a Gaussian's own, in each of which it is 1 wide."""
-    x, y, z = _f64(row[QUATERNION]), _f64(row[QUATERNION + 1]), _f64(row[QUATERNION + 2])
-    w = _f64(row[QUATERNION + 3])
+    splat = _splat_in(row)
+    x, y, z, w = _f64(splat.qx), _f64(splat.qy), _f64(splat.qz), _f64(splat.qw)
     units[0, 0], units[0, 1], units[0, 2] = 1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)
     units[1, 0], units[1, 1], units[1, 2] = 2 * (x * y - w * z), 1 - 2 * (x * x + z * z), 2 * (y * z + w * x)
     units[2, 0], units[2, 1], units[2, 2] = 2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)
-    for k in range(3):
-        for column in range(3):
-            units[k, column] /= _f64(row[SCALE + k])
+    for column in range(3):
+        units[0, column] /= _f64(splat.scale_x)
+        units[1, column] /= _f64(splat.scale_y)
+        units[2, column] /= _f64(splat.scale_z)
 
 
 @kernel
@@ -112,7 +115,8 @@ def _end_beams(
             continue
         _to_units(row, units)
         u, v, w = _times(units, _from(place[0], row))
-        away, widest, opacity = u * u + v * v + w * w, 2.0 * _f64(row[EXTENT]), _f64(row[OPACITY])
+        splat = _splat_in(row)
+        away, widest, opacity = u * u + v * v + w * w, 2.0 * _f64(splat.extent), _f64(splat.opacity)
         for k in range(first, end):
             column = k % columns
             for slope in range(low, high):

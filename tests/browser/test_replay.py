@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 import microsim
-from microsim.cli.commands.replay import ReplayOptions, replay
 from microsim.parts.missions.demo_pilot import DemoPilot
-from microsim.parts.view.attachment import FileOptions, PageFile
 from microsim.recording.recorder import Recorder
 from microsim.runner import Runner
 from tests.browser_support import PROBES, SLOW_SCREEN, SMALL, WORLD, Run, Tab
+from tests.cli_support import run_microsim
 
 TICKS = 12 * 60
 
@@ -79,7 +78,7 @@ def test_a_recording_is_stepped_and_played_but_not_beyond_its_end(tab: Tab, dige
 
 def test_a_recording_as_a_file_plays_without_a_server(browser: Any, bag: Path, tmp_path: Path) -> None:
     path = tmp_path / "flight.html"
-    assert replay(ReplayOptions(bag), [PageFile(FileOptions(path))]) == 0
+    assert run_microsim("replay", str(bag), "--html", str(path)).returncode == 0
     assert path.stat().st_size < 1_300_000
     context = browser.new_context(viewport=SMALL, offline=True)
     page = context.new_page()

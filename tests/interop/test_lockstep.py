@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -97,6 +98,57 @@ executor = {executor}()
 executor.add_node(Five())
 executor.spin()
 """
+CONNECTED = """
+import random, time
+import microsim
+
+KINDS = {{
+    "odom": ("nav_msgs/msg/Odometry", "odom"), "imu": ("sensor_msgs/msg/Imu", "imu/data_raw"),
+    "range": ("sensor_msgs/msg/Range", "range/front"), "gps": ("sensor_msgs/msg/NavSatFix", "gps/fix"),
+    "scan": ("sensor_msgs/msg/LaserScan", "scan"),
+}}
+node = microsim.connect("five")
+commands = node.publisher("/rover/cmd_vel", "geometry_msgs/msg/Twist")
+state = 0.0
+
+def take_one(name):
+    global state
+    time.sleep({longest} * random.random())
+    state = (0.7 * state + 0.1 * list(KINDS).index(name)) % 1.0
+    if name == "range":
+        commands.publish({{"linear": {{"x": 0.2 + state}}}})
+
+for name in "{order}".split():
+    kind, topic = KINDS[name]
+    node.subscribe(f"/rover/{{topic}}", lambda message, name=name: take_one(name), type=kind)
+while True:
+    time.sleep(1.0)
+"""
+FALTERING = """
+import os, rclpy
+from geometry_msgs.msg import Twist
+from rclpy.node import Node
+from sensor_msgs.msg import Range
+
+class Faltering(Node):
+    # silent at its fifth message, or dead from there on
+    def __init__(self):
+        super().__init__("faltering")
+        self.count = 0
+        self.commands = self.create_publisher(Twist, "/rover/cmd_vel", 10)
+        self.create_subscription(Range, "/rover/range/front", self.on_range, 10)
+
+    def on_range(self, message):
+        self.count += 1
+        if self.count == 5:
+            {falters}
+        command = Twist()
+        command.linear.x = 0.01 * self.count
+        self.commands.publish(command)
+
+rclpy.init()
+rclpy.spin(Faltering())
+"""
 ORDERS = ("scan gps range imu odom", "range odom imu gps scan", "odom imu scan gps range")
 FIVE_TOPICS = {
     "physics_hz": 60,
@@ -106,8 +158,9 @@ FIVE_TOPICS = {
 
 
 @contextmanager
-def node(domain: int, script: str, **values: object) -> Iterator[subprocess.Popen[bytes]]:
-    command = [rclpy_python(), "-c", script.format(**values)]
+def node(domain: int, script: str, python: str = "", **values: object) -> Iterator[subprocess.Popen[bytes]]:
+    """`python`: without rclpy, to be run by that one."""
+    command = [python or rclpy_python(), "-c", script.format(**values)]
     with subprocess.Popen(command, cwd=REPOSITORY, env=environment(domain)) as process:
         try:
             yield process
@@ -147,6 +200,20 @@ def test_a_node_that_reads_five_topics_gives_one_digest_whatever_the_order_of_it
     for order in ORDERS:
         with node(domain, FIVE, order=order, executor=executor, longest=0.005):
             digests.add(run(domain, transport, "--lockstep", GATE, scenario=five_topics))
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("transport", ["dds", "rclpy"])
+def test_a_node_of_connect_gives_the_same_digest_as_one_of_rclpy(
+    domain: int, transport: str, five_topics: Path
+) -> None:
+    """Fast DDS 3 does not know to which node an endpoint on Cyclone DDS belongs: it must be found out."""
+    digests = set()
+    for order in ORDERS:
+        with node(domain, CONNECTED, python=sys.executable, order=order, longest=0.005):
+            digests.add(run(domain, transport, "--lockstep", GATE, scenario=five_topics))
+    with node(domain, FIVE, order=ORDERS[0], executor="SingleThreadedExecutor", longest=0.0):
+        digests.add(run(domain, transport, "--lockstep", GATE, scenario=five_topics))
     assert len(digests) == 1
 
 
@@ -201,3 +268,50 @@ def test_without_settling_the_same_node_gives_several_digests(domain: int) -> No
         with controller(domain, longest_s, SELDOM):
             digests.add(run(domain, "dds", "--rtf", "1"))
     assert len(digests) > 1
+
+
+@pytest.mark.parametrize("transport", ["dds", "rclpy"])
+def test_a_node_that_is_silent_once_loses_one_reply_and_no_more(domain: int, transport: str, tmp_path: Path) -> None:
+    gate = f"{GATE}, within: 2, on_stall: continue"
+    with node(domain, FALTERING, falters="return"):
+        run(domain, transport, "--lockstep", gate, "--record", str(tmp_path / "bag"))
+    rows = list(csv.DictReader((tmp_path / "bag" / "lockstep.csv").open()))
+    assert {row["nodes"] for row in rows} == {"/faltering"}
+    assert [int(row["time_ns"]) // 10**8 for row in rows] == [0, 1, 2, 3, 5, 6, 7, 8, 9]  # not known after the fifth
+    assert [bool(row["not_known"]) for row in rows] == [False] * 4 + [True] * 5
+
+
+@pytest.mark.parametrize("transport", ["dds", "rclpy"])
+def test_a_node_that_dies_ends_a_run_that_may_not_wait(domain: int, transport: str) -> None:
+    python = rclpy_python() if transport == "rclpy" else sys.executable
+    fixed = ["run", "flat", "--duration", "1", "--robots", "rover", "--transport", transport]
+    command = [python, "-m", "microsim", *fixed, "--lockstep", f"{GATE}, within: 2"]
+    with node(domain, FALTERING, falters="os._exit(1)"):
+        done = subprocess.run(
+            command, cwd=REPOSITORY, env=environment(domain), capture_output=True, text=True, timeout=240, check=False
+        )
+    assert done.returncode == 1
+    assert "lockstep: waiting for /rover/cmd_vel after /rover/range/front" in done.stderr
+    assert "which was sent /rover/range/front at 0.400 s" in done.stderr
+
+
+@pytest.mark.parametrize("transport", ["dds", "rclpy"])
+def test_a_bag_played_into_a_real_node_gives_one_digest(
+    domain: int, transport: str, five_topics: Path, tmp_path: Path
+) -> None:
+    bag, digests = tmp_path / "bag", set()
+    recorded = ["run", str(five_topics), "--duration", "1", "--rtf", "0", "--quiet", "--record", str(bag)]
+    subprocess.run([sys.executable, "-m", "microsim", *recorded], cwd=REPOSITORY, check=True, timeout=240)
+    for order in ORDERS:
+        with node(domain, FIVE, order=order, executor="SingleThreadedExecutor", longest=0.003):
+            played = ["replay", str(bag), "--json", "--transport", transport, "--lockstep", GATE]
+            python = rclpy_python() if transport == "rclpy" else sys.executable
+            done = subprocess.run(
+                [python, "-m", "microsim", *played], cwd=REPOSITORY, env=environment(domain), capture_output=True,
+                text=True, timeout=240, check=False,
+            )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert found["replies"] == 11
+        digests.add(found["digest"])
+    assert len(digests) == 1

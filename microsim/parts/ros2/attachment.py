@@ -10,15 +10,21 @@ from contextlib import ExitStack, contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
+from typing_extensions import TypedDict
+
 from microsim.attachment import Attachment, NoOptions, Plan, Run
 from microsim.errors import MicroSimError, UsageError
 from microsim.options import flag, option
 from microsim.parts.ros2.transports import AUTO, NONE, transport_option
 
 if TYPE_CHECKING:
+    from microsim.cli.commands.replay import ReplayOptions
     from microsim.parts.ros2.microsim_node import MicroSimNode, NodeStart
     from microsim.parts.ros2.transport import Transport
 
+_NOT_WITH_PLAY = (
+    "--scenario", "--seed", "--plugins", "--world", "--verify", "--html", "--view", "--open", "--save-state", "--token",
+)  # fmt: skip
 WATCHED_S = 10.0  # simulated, without --duration
 _TRANSPORT = (
     "Connect to ROS 2 through rclpy or the built-in dds; none: do not connect. auto: rclpy if it can be imported, "
@@ -118,6 +124,60 @@ class ReplayNetwork(Network):
             raise UsageError("--ros-args need a transport: add --transport auto")
 
 
+_PLAYED_WITH = (
+    "Play the messages of the bag, any bag, into a node that is started in a separate process, in lockstep: "
+    "'ros2 run my_package my_node'."
+)
+_PLAYED_UNTIL = (
+    "Play the messages of the bag, any bag, into nodes, and stop time until they have replied: "
+    "'after: /points, expect: /odometry' or 'settle: {node: /slam}'. May be repeated."
+)
+
+
+class BagPlayOptions(NamedTuple):
+    lockstep: Annotated[list[str] | None, option("--lockstep GATE", _PLAYED_UNTIL)] = None
+    with_node: Annotated[str | None, option("--with COMMAND", _PLAYED_WITH)] = None
+    only: Annotated[
+        list[str] | None, option("--topics PATTERN", "With --lockstep: play only these topics. May be repeated.")
+    ] = None
+    without: Annotated[
+        list[str] | None, option("--exclude PATTERN", "With --lockstep: do not play these topics. May be repeated.")
+    ] = None
+
+
+class PlayOutput(TypedDict):
+    """With --lockstep."""
+
+    messages: Annotated[int, "That were played."]
+    replies: Annotated[int, "Messages of the nodes."]
+    seconds: Annotated[float, "From the first message that was played to the last, in the time of the bag."]
+    wall_s: Annotated[float, "How long it took, from when the nodes were there."]
+    digest: Annotated[str, "Of the replies, with their times."]
+    complete: Annotated[bool, "Whether the bag was played to its end, and not stopped."]
+
+
+class BagPlay(Attachment):
+    """The messages of a bag go to nodes, in place of a replay of its run."""
+
+    name, position = "bag play", 6
+    options: ClassVar[Any] = {"replay": BagPlayOptions}
+    json_instead: ClassVar[Any] = {"replay": PlayOutput}
+
+    def instead(self, plan: Plan, options: ReplayOptions) -> int:
+        from microsim.parts.ros2.bag_player import play
+
+        given = self.given
+        if not given.lockstep:
+            rule = "name what they wait for: 'after: /points, expect: /odometry' or 'settle: {node: /slam}'"
+            raise UsageError(f"messages are played into nodes in lockstep: add --lockstep GATE; {rule}")
+        unfit = [name for name in plan.given if name in _NOT_WITH_PLAY]
+        if unfit:
+            raise UsageError(f"--lockstep plays the bag's messages into nodes: leave out {', '.join(unfit)}")
+        if options.path is None:
+            raise UsageError("--lockstep plays a bag: name one")
+        return play(options.path, plan, given, options)
+
+
 class NodeOptions(NamedTuple):
     with_node: Annotated[str | None, option("--with COMMAND", _WITH)] = None
     paused: Annotated[
@@ -179,4 +239,4 @@ class Node(Attachment):
             refuse_faults("a run without --with COMMAND", run.sim.scenario, "node")
 
 
-ATTACHMENT = (Network, ReplayNetwork, Node)
+ATTACHMENT = (Network, ReplayNetwork, BagPlay, Node)

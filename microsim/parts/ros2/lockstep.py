@@ -15,12 +15,14 @@ one before, and answers a request, or reports itself, when it has handled the la
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Protocol
 
 from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import MicroSimError
+from microsim.listening import Listeners
 from microsim.messages.checked import WireError, decode_checked
 from microsim.messages.outbox import Message
 from microsim.messages.topics import Qos
@@ -37,7 +39,7 @@ from microsim.parts.ros2.gate_state import (
 from microsim.parts.ros2.node_meeting import NodeMeeting
 from microsim.parts.ros2.node_process import Presence
 from microsim.parts.ros2.transport import Transport
-from microsim.runner import Runner
+from microsim.runner import Level, WallClock
 from microsim.scenario.gates import PATIENCE_S, Gate
 
 START_S = 3.0  # of wall time, after which it is reported for whom the start waits, and
@@ -56,18 +58,59 @@ class LockstepError(MicroSimError):
     """A gate stayed closed for longer than it may."""
 
 
+class TickTimes(Protocol):
+    def time_ns(self, tick: int) -> int: ...
+
+
+class Ticking(Protocol):
+    """What advances tick by tick: a simulation, or the messages of a bag."""
+
+    @property
+    def tick(self) -> int: ...
+
+    @property
+    def time_ns(self) -> int: ...
+
+    @property
+    def clock(self) -> TickTimes: ...
+
+    @property
+    def topics(self) -> Mapping[str, tuple[str, Qos]]: ...
+
+
+class Driver(Protocol):
+    """What asks whether the next tick may begin: a `Runner`, or the player of a bag."""
+
+    @property
+    def sim(self) -> Ticking: ...
+
+    @property
+    def sim_s(self) -> float: ...
+
+    @property
+    def clock(self) -> WallClock: ...
+
+    @property
+    def listeners(self) -> Listeners: ...
+
+    def note(self, level: Level, text: str, kind: str = "", count: int = 1) -> None: ...
+
+
 class Lockstep:
     """The gates of a running node. `may_step` is the runner's; the node calls `sent` and `arrived`."""
 
     def __init__(
         self,
         gates: Sequence[Gate],
-        runner: Runner,
+        runner: Driver,
         transport: Transport,
         publish: Callable[[Iterable[Message]], None],
         warn: Callable[[str], None],
+        lacks: Callable[[], str] = lambda: "",
     ) -> None:
+        """`lacks`: what else must be there before the first tick, once the nodes are; empty: all is."""
         self._runner, self._transport, self._publish, self._warn = runner, transport, publish, warn
+        self._must_have = lacks
         now = runner.clock.now
         self._states = {gate.awaited: _state(gate, transport, now) for gate in gates}
         self._settles = [state for state in self._states.values() if isinstance(state, SettleState)]
@@ -85,6 +128,7 @@ class Lockstep:
         self._has_large = False  # something large was sent since it was last known what has arrived
         self._handling = Settling(transport, now)
         self._asking: list[str] = []  # nodes that it asks
+        self._ending: Settling | None = None  # asks the same when the run is over
         self._recovering: dict[str, Settling] = {}  # by what a gate awaits: whether its node has handled everything
         self._meeting = self._new_meeting()
         self._lacks = ""  # what is not known yet of the nodes
@@ -176,6 +220,13 @@ class Lockstep:
                 self._busy.pop(node, None)
             self._send()
         return True
+
+    def is_handled(self) -> bool:
+        """Whether the nodes that can be asked have handled all that they were sent; for the end of a run."""
+        if self._ending is None:
+            self._ending = Settling(self._transport, self._runner.clock.now)
+            self._ending.begin({node: rounds_after(topic) for node, topic in self._busy.items()})
+        return self._ending.is_over()
 
     def _ask_those_who_owe(self) -> None:
         """A node that has handled all it was sent owes nothing, however many replies are missing."""
@@ -313,7 +364,7 @@ class Lockstep:
             self._look(state)
         lacking = [state for state in states if not all(self._sides(state))]
         self._lacks = ""
-        if not lacking and (missing := self._meeting.waits_for(self._ends(states))):
+        if not lacking and (missing := self._must_have() or self._meeting.waits_for(self._ends(states))):
             self._lacks = missing
             lacking = list(states)
         if lacking and not self._gives_up(lacking, now):

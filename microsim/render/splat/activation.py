@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine import exact
+from microsim.engine.columns import column_in
 from microsim.engine.compiled import threaded_kernel
 from microsim.engine.geometry import Array
 from microsim.render.splat import ALPHA_MIN, CHUNK
@@ -28,6 +29,9 @@ _SMALLEST_SQUARE = 1e-12  # of a quaternion's length
 
 # Columns of a splat's geometry.
 X, Y, Z, SCALE, QUATERNION, OPACITY, EXTENT, GEOMETRY = 0, 1, 2, 3, 6, 10, 11, 12
+splat_in = column_in((  # the same by name
+    "x", "y", "z", "scale_x", "scale_y", "scale_z", "qx", "qy", "qz", "qw", "opacity", "extent",
+))  # fmt: skip
 
 DRAWN, TRANSPARENT, BAD = range(3)
 

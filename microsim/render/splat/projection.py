@@ -15,7 +15,8 @@ from microsim.engine.compiled import inlined, threaded_kernel
 from microsim.engine.geometry import Array, Vector
 from microsim.render import fisheye
 from microsim.render.splat import CHUNK, DILATION_PX2, NEAR_M, TILE
-from microsim.render.splat.activation import EXTENT, OPACITY, QUATERNION, SCALE, Floats, Integers
+from microsim.render.splat.activation import Floats, Integers
+from microsim.render.splat.activation import splat_in as _splat_in
 
 View: TypeAlias = Array  # (VIEW,)
 Tiles: TypeAlias = npt.NDArray[np.int16]  # (n, 4) half-open ranges of columns and rows of tiles
@@ -181,8 +182,9 @@ def _footprint(view: View, splat: Floats, out: Column, tiles: Tiles) -> bool:
         slope_x, slope_y = x * per_distance, y * per_distance
     u = view[FX] * slope_x + view[CX]
     v = view[FY] * slope_y + view[CY]
-    extent = math.sqrt(2.0 * _f64(splat[EXTENT]))
-    reach = extent * _f64(max(splat[SCALE], splat[SCALE + 1], splat[SCALE + 2])) * per_distance
+    own = _splat_in(splat)
+    extent = math.sqrt(2.0 * _f64(own.extent))
+    reach = extent * _f64(max(own.scale_x, own.scale_y, own.scale_z)) * per_distance
     wide, high = reach * view[SPREAD_X] + MARGIN_PX, reach * view[SPREAD_Y] + MARGIN_PX
     if u + wide < 0.0 or u - wide > view[WIDTH] or v + high < 0.0 or v - high > view[HEIGHT]:
         return False
@@ -207,7 +209,7 @@ def _footprint(view: View, splat: Floats, out: Column, tiles: Tiles) -> bool:
     root = math.sqrt(c_yy / (2.0 * determinant))
     whole_u, whole_v = math.floor(u + 0.5), math.floor(v + 0.5)
     out.root_xx, out.root_xy, out.root_yy = root, -c_xy * root / c_yy, math.sqrt(0.5 / c_yy)
-    out.opacity, out.depth, out.extent = splat[OPACITY], distance, splat[EXTENT]
+    out.opacity, out.depth, out.extent = own.opacity, distance, own.extent
     out.centre_x, out.centre_y, out.rest_x, out.rest_y = whole_u, whole_v, u - whole_u, v - whole_v
     out.reach_x, out.reach_y = reach_x, reach_y
     # From the middle, the depth at which the splat is densest changes by its covariance with the image: that of a flat
@@ -273,11 +275,11 @@ def _covariance(jx: Vector, jy: Vector, jz: Vector, splat: Floats) -> tuple[floa
     jy0, jy1, jy2 = jy
     jz0, jz1, jz2 = jz
     # The same along the splat's own axes, times its scales: the covariance is the product of these with themselves.
-    qx, qy = _f64(splat[QUATERNION]), _f64(splat[QUATERNION + 1])
-    qz, qw = _f64(splat[QUATERNION + 2]), _f64(splat[QUATERNION + 3])
+    own = _splat_in(splat)
+    qx, qy, qz, qw = _f64(own.qx), _f64(own.qy), _f64(own.qz), _f64(own.qw)
     xx, yy, zz = qx * qx, qy * qy, qz * qz
     xy, xz, yz, wx, wy, wz = qx * qy, qx * qz, qy * qz, qw * qx, qw * qy, qw * qz
-    s0, s1, s2 = _f64(splat[SCALE]), _f64(splat[SCALE + 1]), _f64(splat[SCALE + 2])
+    s0, s1, s2 = _f64(own.scale_x), _f64(own.scale_y), _f64(own.scale_z)
     m0, m1, m2 = (1.0 - 2.0 * (yy + zz)) * s0, (2.0 * (xy + wz)) * s0, (2.0 * (xz - wy)) * s0
     x0, y0 = jx0 * m0 + jx1 * m1 + jx2 * m2, jy0 * m0 + jy1 * m1 + jy2 * m2
     z0 = jz0 * m0 + jz1 * m1 + jz2 * m2

@@ -173,7 +173,10 @@ def test_the_lidar_sees_the_true_surfaces(
     """Ranges within 5 cm of the same rays in the true scene, for this share of the returns."""
     from trimesh import Trimesh
 
-    sensors = {"lidar_top": {"sigma_m": 0.0, **lidar}, "camera_front": None}
+    beams = {"elevations": [math.radians(-15.0 + 2.0 * ring) for ring in range(16)], "columns": 360, "hz": 20}
+    mount = {"xyz": [0.9, 0.0, 1.8], "rpy": [0.0, 0.0, 0.0]}
+    cameras = dict.fromkeys(("camera_front", "camera_left", "camera_right", "camera_rear"))
+    sensors = {"lidar_top": {"sigma_m": 0.0, "mount": mount, **beams, **lidar}, **cameras}
     sim = Simulation({"world": str(world), "robots": {"ego": {"sensors": sensors}}})
     clouds = [message for message in sim.step(10) if message.topic == "/ego/lidar_top/points"]
     points, sensor = _cloud_on_map(sim, clouds[-1])

@@ -68,7 +68,7 @@ def tilted_plane(folder: Path, slope_x: float, slope_y: float) -> Bundle:
 def test_an_edit_changes_nothing_else(small: Bundle, tmp_path: Path) -> None:
     after = edited(small, tmp_path, start={"x": 1.0, "y": 8.0, "yaw_deg": 90.0})
     assert after.start is not None
-    assert (after.start.x, after.start.y, after.start.yaw) == (1.0, 8.0, pytest.approx(math.pi / 2))
+    assert [after.start.x, after.start.y, after.start.yaw] == pytest.approx([1.0, 8.0, math.pi / 2])
     assert after.name == "edited"
     for name in set(small.files) - {"world.yaml"}:
         assert after.files[name].read_bytes() == small.files[name].read_bytes(), name

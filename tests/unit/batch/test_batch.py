@@ -113,6 +113,13 @@ def test_each_world_equals_the_simulation_with_its_seed(name: str, seeds: list[i
         assert_equal(batch, singles)
 
 
+def test_worlds_without_robots_run() -> None:
+    batch = BatchSimulation(scenario(robots={}), 3)
+    batch.step(4)
+    assert batch.tick.tolist() == [4, 4, 4]
+    assert batch.fork([1]).tick.tolist() == [4]
+
+
 @pytest.mark.parametrize("n", [9, 65])
 def test_blocks_of_worlds_equal_single_ones(n: int) -> None:
     if n > many(65):

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from microsim.engine.delay_line import (
     DelayLine,
     Latency,
-    count_in,
     delay_at,
     most_under_way,
     next_leaving,
@@ -130,7 +129,7 @@ def test_a_line_of_many_worlds_does_what_a_list_for_each_does(
             line.make_room(number)
         for w in range(3):
             assert line.times(w) == lists[w].under_way
-            assert count_in(line.address, w) == line.count(w) == len(lists[w].under_way)
+            assert line.count(w) == len(lists[w].under_way)
             assert next_leaving(line.address, w) == (lists[w].under_way[0][0] if lists[w].under_way else -1)
 
 

@@ -309,11 +309,22 @@ def _servers(node: ClientNode, service: str) -> list[tuple[str, Any]]:
     return node.endpoints(lambda view: view.at(f"rq{service}Request", is_writer=False))
 
 
+DISCOVERY_S = 5.0  # longest wait for a simulator to appear
+
+
 def find_simulator(node: ClientNode, name: str, dialect: str, timeout_s: float, to_spawn: str = "") -> Simulator:
     """The one of that name, or the only one on the network."""
-    found = found_interfaces(node)
-    owners = sorted({owner for owner, kind in found if kind == "GetSimulatorFeatures"})
     wanted = name if name.startswith("/") or not name else f"/{name}"
+    found: Mapping[tuple[str, str], str] = {}
+    owners: list[str] = []
+
+    def is_there() -> bool:
+        nonlocal found, owners
+        found = found_interfaces(node)
+        owners = sorted({owner for owner, kind in found if kind == "GetSimulatorFeatures"})
+        return wanted in owners or (not wanted and bool(owners))
+
+    node.wait_until(is_there, min(timeout_s, DISCOVERY_S))  # it may be starting, or discovery may be slow
     if wanted and wanted not in owners:
         there = f"there are: {', '.join(owners)}" if owners else "no node offers it"
         raise UsageError(f"node {wanted} does not offer {PACKAGE}/srv/GetSimulatorFeatures; {there}")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -68,10 +68,11 @@ class Parameter:
 
 @dataclass(frozen=True)
 class NodeEnds:
-    """What a node subscribes to and serves; names as on the network."""
+    """What a node subscribes to, serves and publishes; names as on the network."""
 
     reads: frozenset[str]
     serves: frozenset[str]
+    writes: Mapping[str, tuple[str, Qos]] = field(default_factory=dict, compare=False)  # topic -> type, what is offered
 
 
 class Publisher(Protocol):

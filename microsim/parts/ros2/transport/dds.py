@@ -19,7 +19,7 @@ from microsim.parts.ros2.transport import LogLevel, NodeEnds, OnMessage, OnReque
 from microsim.parts.ros2.transport.cdr_endpoints import CdrWriter, instance_handle, matched
 from microsim.parts.ros2.transport.dds_domain import ReceivingThreads, domain_id, interfaces, uses_multicast
 from microsim.parts.ros2.transport.dds_graph import Graph, announced, dds_type, type_hash_data, user_data_of
-from microsim.parts.ros2.transport.rtps_packets import FAST_DDS
+from microsim.parts.ros2.transport.rtps_packets import FAST_DDS, PREFIX
 from microsim.parts.ros2.transport.rtps_participant import RtpsRequest, ServiceParticipant
 from microsim.parts.ros2.transport.standalone import (
     ROSOUT_TOPIC,
@@ -46,7 +46,7 @@ _MANY = 256  # clients remembered before those that have gone are forgotten
 
 Log: TypeAlias = Callable[[LogLevel, str], None]
 Reply: TypeAlias = Callable[[bytes], None]  # sends it
-Receive: TypeAlias = Callable[[bytes, Reply], None]  # gets a request
+Receive: TypeAlias = Callable[[bytes, Reply, bytes], None]  # gets a request, and the GUID of its writer
 
 
 class FastDdsServices:
@@ -83,7 +83,7 @@ class FastDdsServices:
         while requests:
             request = requests.popleft()
             name, receive = self._receivers[request.service]
-            receive(request.body, partial(self._answer, name, request))
+            receive(request.body, partial(self._answer, name, request), request.writer)
         while replies:
             reply = replies.popleft()
             self._callers[reply.client](reply.token, reply.body)
@@ -134,6 +134,7 @@ class DdsServer:
         self._replies = graph.writer(f"rr{name}Reply", f"{type_name}_Response", SERVICE_QOS, identity)
         if fast_dds is not None:
             fast_dds.serve(name, type_name, identity, self._receive_from_fast_dds)
+        self._has_versions = wire.has_older_version(f"{type_name}_Response")
         self._clients: dict[int, str] = {}  # handle of a request writer -> clientid, "": of another RMW
         self._listeners: dict[int, str] = {}  # handle of a reply reader -> clientid
         self._open: list[tuple[Any, Reply]] = []  # requests whose handlers cannot answer yet
@@ -167,10 +168,33 @@ class DdsServer:
                     self._log("warn", f"service {self._name}: {refusal}; {RMW_HINT}")
                 continue
             body = ENCAPSULATION + cdr[_BODY:] if cdr[:2] == ENCAPSULATION[:2] and len(cdr) >= _BODY else b""
-            self._decode(body, partial(self._send, client, cdr[len(ENCAPSULATION) : _BODY]))
+            reply = partial(self._send, client, cdr[len(ENCAPSULATION) : _BODY])
+            if self._has_versions:
+                endpoint = announced(self._requests.reader, source)
+                reply = partial(self._reply_to, endpoint.key.bytes if endpoint is not None else b"", reply)
+            self._decode(body, reply)
 
-    def _receive_from_fast_dds(self, cdr: bytes, reply: Reply) -> None:
+    def _receive_from_fast_dds(self, cdr: bytes, reply: Reply, writer: bytes) -> None:
+        if self._has_versions:
+            reply = partial(self._reply_to, writer, reply)
         self._decode(cdr if cdr[:2] == ENCAPSULATION[:2] else b"", reply)
+
+    def _reply_to(self, writer: bytes, reply: Reply, response: bytes) -> None:
+        """In the version of the type that the client announces; `writer`: of its requests."""
+        hashes = {
+            user_data_of(endpoint).get("typehash", "")
+            for handle in matched(self._replies.writer)
+            if (endpoint := announced(self._replies.writer, handle)) is not None
+            and endpoint.key.bytes[:PREFIX] == writer[:PREFIX]
+        }
+        name = f"{self._type_name}_Response"
+        its_hash = hashes.pop() if len(hashes) == 1 else wire.type_hash(name)
+        aged = wire.for_reader(name, response, its_hash)
+        if aged is None:
+            refusal = f"refused a client with another version of {self._type_name} ({its_hash})"
+            self._log("warn", f"service {self._name}: {refusal}; known are simulation_interfaces 1.x and 2.x")
+            return
+        reply(aged)
 
     def _decode(self, body: bytes, reply: Reply) -> None:
         try:
@@ -375,7 +399,9 @@ class DdsTransport(StandaloneNode):
 
         readers = [end for guid in guids if not (end := view.endpoints[guid]).is_writer]
         reads = frozenset(each.name for each in readers if each.topic.startswith("rt/"))
-        return NodeEnds(reads, frozenset(each.name for each in servers(readers)))
+        writers = [end for guid in guids if (end := view.endpoints[guid]).is_writer and end.topic.startswith("rt/")]
+        writes = {each.name: (each.type, each.qos) for each in writers}
+        return NodeEnds(reads, frozenset(each.name for each in servers(readers)), writes)
 
     def acquaint(self) -> Callable[[Collection[Hashable]], bool] | None:
         from microsim.parts.ros2.transport.introduction import Introduction

@@ -144,8 +144,9 @@ class MemoryTransport(StandaloneNode):
         with self.bus.changed:
             reads = {each.topic for each in self.bus.subscriptions if each.owner.node_name == node}
             serves = {each.name for each in self.bus.servers.values() if each.owner.node_name == node}
-            is_there = reads or serves or any(each.owner.node_name == node for each in self.bus.publishers)
-        return NodeEnds(frozenset(reads), frozenset(serves)) if is_there else None
+            own = [each for each in self.bus.publishers if each.owner.node_name == node]
+        writes = {each.topic: (each.type_name, each.qos) for each in own}
+        return NodeEnds(frozenset(reads), frozenset(serves), writes) if reads or serves or writes else None
 
     def acquaint(self) -> Callable[[Collection[Hashable]], bool] | None:
         return lambda ends: True

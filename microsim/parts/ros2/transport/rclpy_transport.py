@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -34,6 +35,7 @@ from microsim.parts.ros2.transport import (
     Parameter,
     Value,
 )
+from microsim.parts.ros2.transport.rtps_packets import PREFIX
 from microsim.parts.ros2.transport.standalone import NotYet, whole_bounds
 
 CALLBACKS_PER_POLL = 200  # a flood of messages must not hold up the tick
@@ -67,6 +69,7 @@ class RclpyTransport:
         self._complained_at = float("-inf")
         self._idle_until = 0.0
         self._open = True
+        self._participants: dict[str, bytes] = {}  # node -> the first bytes of its gids
         self._own_publishers: dict[bytes, bool] = {}  # by their gid; False: another node's
         self.node_name: str = self._node.get_fully_qualified_name()
         self.overrides: Mapping[str, Value] = _overrides(self._node)
@@ -216,17 +219,55 @@ class RclpyTransport:
         node, name = self._node, self.resolved(topic)
         found = node.get_publishers_info_by_topic(name) if publishers else node.get_subscriptions_info_by_topic(name)
         named = {bytes(each.endpoint_gid): f"{each.node_namespace.rstrip('/')}/{each.node_name}" for each in found}
-        unknown = {gid: "" if name.endswith(_NAMELESS) else name for gid, name in named.items()}
-        return {gid: name for gid, name in unknown.items() if name != self.node_name}
+        known = {gid: "" if name.endswith(_NAMELESS) else name for gid, name in named.items()}
+        self._participants.update({owner: gid[:PREFIX] for gid, owner in known.items() if owner})
+        if "" in known.values():
+            owners = self._owners(name, publishers, {gid[:PREFIX]: bool(owner) for gid, owner in known.items()})
+            known = {gid: owner or owners.get(gid[:PREFIX], "") for gid, owner in known.items()}
+        return {gid: owner for gid, owner in known.items() if owner != self.node_name}
+
+    def _owners(self, topic: str, publishers: bool, participants: Mapping[bytes, bool]) -> dict[bytes, str]:
+        """Participant -> its node that has endpoints of this topic, for those where no other can be meant.
+
+        Fast DDS 3 does not know to which participant an endpoint on Cyclone DDS belongs, but which topics a node has.
+        `participants`: that have such endpoints, and whether these are named already.
+        """
+        graph = self._node
+        topics_of = graph.get_publisher_names_and_types_by_node
+        if not publishers:
+            topics_of = graph.get_subscriber_names_and_types_by_node
+        owners: dict[bytes, list[str]] = {}
+        homeless: list[str] = []
+        for node, namespace in set(graph.get_node_names_and_namespaces()):
+            full = f"{namespace.rstrip('/')}/{node}"
+            with suppress(RuntimeError):  # it has left
+                if full != self.node_name and topic in dict(topics_of(node, namespace)):
+                    participant = self._participants.get(full, b"")
+                    known = owners.setdefault(participant, []) if participant in participants else homeless
+                    known.append(full)
+        nameless = [each for each, is_named in participants.items() if not is_named and each not in owners]
+        if len(nameless) == len(homeless) == 1:
+            self._participants[homeless[0]] = nameless[0]
+            owners[nameless[0]] = homeless
+        return {participant: names[0] for participant, names in owners.items() if len(names) == 1}
 
     def described(self, node: str) -> NodeEnds | None:
         namespace, _, name = node.rpartition("/")
         try:
             reads = self._node.get_subscriber_names_and_types_by_node(name, namespace or "/")
             serves = self._node.get_service_names_and_types_by_node(name, namespace or "/")
+            writes = self._node.get_publisher_names_and_types_by_node(name, namespace or "/")
         except RuntimeError:  # it is not known yet, or has left
             return None
-        return NodeEnds(*(frozenset(name for name, _ in found) for found in (reads, serves)))
+        read, served = (frozenset(topic for topic, _ in found) for found in (reads, serves))
+        written = {topic: (types[0], self._offered(topic)) for topic, types in writes if types}
+        return NodeEnds(read, served, written)
+
+    def _offered(self, topic: str) -> Qos:
+        """The strongest quality of service that all publishers of a topic offer."""
+        found = [each.qos_profile for each in self._node.get_publishers_info_by_topic(topic)]
+        reliable = all(each.reliability == ReliabilityPolicy.RELIABLE for each in found)
+        return Qos(1, reliable, all(each.durability == DurabilityPolicy.TRANSIENT_LOCAL for each in found))
 
     def acquaint(self) -> Callable[[Collection[Hashable]], bool] | None:
         """No RMW reports it."""

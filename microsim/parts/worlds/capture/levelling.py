@@ -6,7 +6,7 @@ Nothing is guessed silently: what is not certain is an error that names the opti
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -22,6 +22,8 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 SAMPLE = 60_000  # splats that vote on the ground
 _PLANES = 400  # planes that are tried
+_TRIPLES = 1_500  # planes through three points that are tried where flat splats show none
+_AROUND = 2.0  # times the scene's size: what is farther away says nothing about what is below the ground
 _ALIKE = math.cos(math.radians(20.0))  # planes closer than this are one direction
 _CLEAR = 1.5  # the best plane must have so many times the votes of another direction
 _TILT_WARNING_DEG = 6.0  # cameras held by hand and a road agree this well
@@ -66,6 +68,7 @@ class Plane:
     normal: Floats
     offset: float
     votes: float  # share of the splats on it
+    is_of_points: bool = False  # it was found without looking at which way splats are flat
 
     def heights(self, points: Floats) -> Floats:
         return points @ self.normal - self.offset
@@ -108,22 +111,22 @@ def up_of_cameras(cameras: CameraPoses) -> Floats:
 def find_level(splats: Splats, cameras: CameraPoses | None) -> Level:
     """From the ground plane, checked against the cameras if there are any."""
     hint = None if cameras is None else up_of_cameras(cameras)
-    planes = _candidates(splats, hint, cameras)
+    planes = _planes(splats, hint, cameras)
     best = planes[0]
     rivals = [each for each in planes[1:] if abs(float(each.normal @ best.normal)) < _ALIKE]
     if best.votes < _LEAST_VOTES:
         share = f"the largest plane has {best.votes:.0%} of the Gaussians"
-        raise _unclear(f"no ground to level by: {share}; {_DECIDE}", cameras)
+        raise _unclear(f"no ground to level by: {share}; {_DECIDE}{_likeliest(splats, [best, *rivals[:1]])}", cameras)
     if rivals and best.votes < _CLEAR * rivals[0].votes:
         between = f"two planes could be the ground, with {best.votes:.0%} and {rivals[0].votes:.0%} of the Gaussians"
-        raise _unclear(f"{between}; {_DECIDE}", cameras)
+        raise _unclear(f"{between}; {_DECIDE}{_likeliest(splats, [best, rivals[0]])}", cameras)
     plane = _refined(splats, best)
     if hint is None:
         return Level(plane.normal, plane, f"ground plane with {plane.votes:.0%} of the Gaussians")
     tilt = math.degrees(math.acos(min(1.0, float(plane.normal @ hint))))
     if tilt > _TILT_WARNING_DEG:
         apart = f"the ground plane and the cameras' upright differ by {tilt:.1f} degrees"
-        raise _unclear(f"{apart}; --level ground or --level cameras decides", cameras)
+        raise _unclear(f"{apart}; decide with --level ground, --level cameras or --up X,Y,Z", cameras)
     return Level(
         plane.normal,
         plane,
@@ -131,7 +134,16 @@ def find_level(splats: Splats, cameras: CameraPoses | None) -> Level:
     )
 
 
-_DECIDE = "decide with --up X,Y,Z, --level-points, --rotate-deg or --matrix"
+_DECIDE = (
+    "decide with --level ground, --level cameras (if there are poses), --up X,Y,Z, "
+    "--level-points, --rotate-deg or --matrix"
+)
+
+
+def _likeliest(splats: Splats, planes: list[Plane]) -> str:
+    """To be pasted."""
+    ups = [",".join(f"{part:.3f}" for part in _refined(splats, plane).normal) for plane in planes]
+    return f"; the likeliest: {' or '.join(f'--up={up}' for up in ups)}"
 
 
 def level_by_cameras(splats: Splats, cameras: CameraPoses | None) -> Level:
@@ -142,7 +154,7 @@ def level_by_cameras(splats: Splats, cameras: CameraPoses | None) -> Level:
 
 def level_by_ground(splats: Splats, cameras: CameraPoses | None) -> Level:
     hint = None if cameras is None else up_of_cameras(cameras)
-    plane = _refined(splats, _candidates(splats, hint, cameras)[0])
+    plane = _refined(splats, _planes(splats, hint, cameras)[0])
     return Level(plane.normal, plane, f"ground plane with {plane.votes:.0%} of the Gaussians, as asked")
 
 
@@ -159,6 +171,46 @@ def level_along(splats: Splats, up: Floats, words: str) -> Level:
 
 
 # ---- the ground plane ------------------------------------------------------------------------------------------------
+
+
+def _planes(splats: Splats, hint: Floats | None, cameras: CameraPoses | None) -> list[Plane]:
+    """Most votes first: through flat splats, and where these do not show any ground, through three points each."""
+    found = _candidates(splats, hint, cameras)
+    if not found or found[0].votes < _LEAST_VOTES:
+        found = [*found, *_through_points(splats, hint, cameras)]
+    if not found:
+        raise _unclear(f"no ground to level by: no plane lies below the cameras; {_DECIDE}", cameras)
+    return sorted(found, key=lambda plane: -plane.votes)
+
+
+def _through_points(splats: Splats, hint: Floats | None, cameras: CameraPoses | None) -> list[Plane]:
+    """Of balls, and of splats that are flat in any direction: trainers draw a rough square with such."""
+    chosen = spread(len(splats.points), 4000)
+    points, found = splats.points[chosen], list[Plane]()
+    if len(points) < 3:
+        return found
+    size, tolerance = splats.size, 0.02 * splats.size
+    near = points[np.linalg.norm(points - np.median(points, axis=0), axis=1) < _AROUND * size]
+    keys = mix(np.arange(3 * _TRIPLES).astype(np.uint64)).reshape(-1, 3)
+    for triple in points[(keys % np.uint64(len(points))).astype(np.int64)]:
+        normal = np.cross(triple[1] - triple[0], triple[2] - triple[0])
+        length = float(np.linalg.norm(normal))
+        if length < 1e-3 * size * size or float(np.ptp(triple, axis=0).max()) > 2.0 * _AROUND * size:
+            continue
+        normal = normal / length
+        if hint is not None:
+            normal = normal if float(normal @ hint) >= 0.0 else -normal
+            if float(normal @ hint) < math.cos(math.radians(35.0)):
+                continue
+        heights, offset = near @ normal - float(triple[0] @ normal), float(triple[0] @ normal)
+        above, below = float((heights > tolerance).mean()), float((heights < -tolerance).mean())
+        if hint is None and below > above:
+            normal, offset, below = -normal, -offset, above
+        share = float((np.abs(points @ normal - offset) < tolerance).mean())
+        plane = Plane(normal, offset, share * max(0.0, 1.0 - 2.0 * below), is_of_points=True)
+        if cameras is None or float((plane.heights(cameras.positions) > 0.0).mean()) >= 0.9:
+            found.append(plane)
+    return found
 
 
 def _candidates(splats: Splats, hint: Floats | None, cameras: CameraPoses | None) -> list[Plane]:
@@ -180,8 +232,6 @@ def _candidates(splats: Splats, hint: Floats | None, cameras: CameraPoses | None
         if cameras is not None and float((plane.heights(cameras.positions) > 0.0).mean()) < 0.9:
             continue
         found.append(plane)
-    if not found:
-        raise _unclear(f"no ground to level by: no flat part lies below the cameras; {_DECIDE}", cameras)
     return sorted(found, key=lambda plane: -plane.votes)
 
 
@@ -199,14 +249,16 @@ def _refined(splats: Splats, plane: Plane) -> Plane:
     """Least squares over what lies on it, with ever less tolerance."""
     tolerance = 0.02 * splats.size
     for _ in range(8):
-        on = (np.abs(plane.heights(splats.points)) < tolerance) & (np.abs(splats.normals @ plane.normal) > 0.8)
+        on = np.abs(plane.heights(splats.points)) < tolerance
+        if not plane.is_of_points:
+            on &= np.abs(splats.normals @ plane.normal) > 0.8
         if int(on.sum()) < 20:
             break
         points = splats.points[on]
         middle = points.mean(axis=0)
         _, vectors = np.linalg.eigh((points - middle).T @ (points - middle))
         normal = vectors[:, 0] * (1.0 if float(vectors[:, 0] @ plane.normal) >= 0.0 else -1.0)
-        plane = Plane(normal, float(middle @ normal), float(on.mean()))
+        plane = replace(plane, normal=normal, offset=float(middle @ normal), votes=float(on.mean()))
         tolerance = max(0.8 * tolerance, 0.012 * splats.size)
     return plane
 

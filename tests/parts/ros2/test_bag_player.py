@@ -1,0 +1,243 @@
+"""Bags of others, played into nodes on threads of their own: recorded order, gates, and one digest of the replies."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rosbags.interfaces import Qos as RosbagsQos
+from rosbags.interfaces import QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime
+from rosbags.rosbag2 import Reader, StoragePlugin, Writer
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+from typer.testing import CliRunner
+
+from microsim import messages as wire
+from microsim.cli import app
+from microsim.errors import MicroSimError, UsageError
+from microsim.messages.topics import Qos
+from microsim.parts.ros2.bag_player import Playing
+from microsim.parts.ros2.transport.memory import Bus, MemoryTransport
+from microsim.recording.bag_model import BagError
+from microsim.recording.bag_source import BagSource
+from microsim.scenario import load_scenario
+
+MS = 10**6
+EPOCH = 1_700_000_000 * 10**9  # a real robot's clock
+IMU, RANGE, STRING = "sensor_msgs/msg/Imu", "sensor_msgs/msg/Range", "std_msgs/msg/String"
+CLOCK = "rosgraph_msgs/msg/Clock"
+GAUGE = "yard_msgs/msg/Gauge"
+LATCHED = RosbagsQos(
+    QosHistory.KEEP_LAST, 1, QosReliability.RELIABLE, QosDurability.TRANSIENT_LOCAL, QosTime(0, 0), QosTime(0, 0),
+    QosLiveliness.AUTOMATIC, QosTime(0, 0), False,
+)  # fmt: skip
+Entry = tuple[str, str, int, bytes]
+
+
+def stamped(kind: str, time_ns: int, **values: Any) -> bytes:
+    message = wire.new(kind, **values)
+    message.header.stamp.sec, message.header.stamp.nanosec = divmod(time_ns, 10**9)
+    return wire.encode(kind, message)
+
+
+def drive(count: int = 40) -> list[Entry]:
+    """An IMU every 5 ms, and a range every 20 ms which often comes at the same time."""
+    entries = [("/imu", IMU, EPOCH + 5 * MS * n, stamped(IMU, EPOCH + 5 * MS * n)) for n in range(count)]
+    entries += [
+        ("/range", RANGE, EPOCH + 20 * MS * n, stamped(RANGE, EPOCH + 20 * MS * n, range=float(n)))
+        for n in range(count // 4)
+    ]
+    return sorted(entries, key=lambda entry: entry[2])
+
+
+def write(folder: Path, entries: Sequence[Entry], storage: StoragePlugin = StoragePlugin.MCAP, **more: Any) -> Path:
+    """By a writer of others."""
+    store = get_typestore(Stores.ROS2_JAZZY)
+    store.register(get_types_from_msg("std_msgs/Header header\nfloat64 level\n", GAUGE))
+    with Writer(folder, version=9, storage_plugin=storage) as writer:
+        known: dict[str, Any] = {}
+        for topic, kind, time_ns, data in entries:
+            if topic not in known:
+                qos = [LATCHED] if topic in more.get("latched", ()) else []
+                known[topic] = writer.add_connection(topic, kind, typestore=store, offered_qos_profiles=qos)
+            writer.write(known[topic], time_ns, data)
+    return folder
+
+
+class Node(threading.Thread):
+    """Handles one message at a time, dawdling, and replies with all that it has heard so far."""
+
+    def __init__(
+        self, bus: Bus, topics: dict[str, str], replies_to: str, seed: int = 0, longest_s: float = 0.002, depth: int = 1
+    ) -> None:
+        super().__init__(daemon=True)
+        self.heard: list[tuple[str, int]] = []
+        self._transport = MemoryTransport("slam", bus=bus)
+        self._transport.declare([], lambda changes: "")
+        self._out = self._transport.publisher("/answer", STRING, Qos(10))
+        self._path = self._transport.publisher("/path", STRING, Qos(10))
+        self._chance, self._longest_s, self._replies_to = random.Random(seed), longest_s, replies_to
+        self._is_over = False
+        for topic, kind in topics.items():
+            self._transport.subscribe(topic, kind, Qos(depth), self._take(topic, kind))
+
+    def _take(self, topic: str, kind: str) -> Callable[[bytes], None]:
+        def take(cdr: bytes) -> None:
+            time.sleep(self._longest_s * self._chance.random())
+            stamp = wire.decode(kind, cdr)
+            stamp = stamp.clock if kind == CLOCK else stamp.header.stamp
+            self.heard.append((topic, (stamp.sec * 10**9 + stamp.nanosec)))
+            if topic == self._replies_to:
+                told = f"{len(self.heard)} {hash(tuple(self.heard))}"
+                self._out.publish(wire.encode(STRING, wire.new(STRING, data=told)))
+                self._path.publish(wire.encode(STRING, wire.new(STRING, data=f"path {told}")))
+
+        return take
+
+    def run(self) -> None:
+        while not self._is_over:
+            self._transport.poll(0.01)
+        self._transport.close()
+
+    def end(self) -> None:
+        self._is_over = True
+        self.join()
+
+
+@contextmanager
+def played(
+    bag: Path, gates: Sequence[dict[str, Any]], node: Callable[[Bus], Node], record: Path | None = None, **more: Any
+) -> Iterator[tuple[BagSource, Node]]:
+    bus = Bus()
+    slam, transport = node(bus), MemoryTransport("microsim", ["--ros-args", "--disable-stdout-logs"], bus)
+    slam.start()
+    try:
+        source = BagSource(bag, record, **more)
+        playing = Playing(transport, load_scenario({"physics_hz": 1000, "lockstep": list(gates)}).lockstep)
+        with closing(source), playing(source) as player:
+            player.run()
+        yield source, slam
+    finally:
+        slam.end()
+        transport.close()
+
+
+REPLY, SETTLE = {"after": "/range", "expect": "/answer"}, {"settle": {"node": "/slam"}}
+GATE = ["--lockstep", "after: /range, expect: /answer"]
+BOTH = {"/imu": IMU, "/range": RANGE}
+
+
+@pytest.mark.parametrize("storage", [StoragePlugin.MCAP, StoragePlugin.SQLITE3])
+@pytest.mark.parametrize("gate", [REPLY, SETTLE])
+def test_a_node_with_queues_of_one_message_gets_every_message_in_recorded_order_whatever_its_delays(
+    tmp_path: Path, gate: dict[str, Any], storage: StoragePlugin
+) -> None:
+    entries = drive()
+    bag, digests = write(tmp_path / "bag", entries, storage), set()
+    for seed in range(3):
+        with played(bag, [gate], lambda bus, seed=seed: Node(bus, BOTH, "/range", seed)) as (source, node):  # type: ignore[misc]
+            assert node.heard == [(topic, time_ns) for topic, _, time_ns, _ in entries]
+            assert source.count == len(entries)
+            digests.add(source.digest)
+    assert len(digests) == 1
+
+
+def test_what_a_settled_node_publishes_is_recorded_with_the_time_of_its_message_and_can_be_read_by_others(
+    tmp_path: Path,
+) -> None:
+    bag, recorded = write(tmp_path / "bag", drive()), []
+    for name in ("one", "two"):
+        with played(bag, [SETTLE], lambda bus: Node(bus, BOTH, "/range"), tmp_path / name) as (source, _):
+            assert source.replies == 20
+        with Reader(tmp_path / name) as reader:
+            recorded.append([(each.topic, time_ns) for each, time_ns, _ in reader.messages()])
+    times = [EPOCH + 20 * MS * n for n in range(10)]
+    assert recorded[0] == [(topic, time_ns) for time_ns in times for topic in ("/answer", "/path")]
+    data = [(tmp_path / name / "microsim_0.mcap").read_bytes() for name in ("one", "two")]
+    assert data[0] == data[1]
+    assert (tmp_path / "one" / "lockstep.csv").read_text().startswith("time_ns,expect,nodes,waited_ms,not_known\n")
+
+
+def test_a_gate_with_a_period_sends_the_clock_at_its_multiples_between_messages(tmp_path: Path) -> None:
+    bag = write(tmp_path / "bag", [each for each in drive() if each[0] == "/range"])
+    gate = {"every": 0.005, "expect": "/answer"}
+    with played(bag, [gate], lambda bus: Node(bus, {"/clock": CLOCK}, "/clock")) as (source, node):
+        assert {time_ns for _, time_ns in node.heard} - {EPOCH} == {EPOCH + 5 * MS * n for n in range(1, 37)}
+    assert source.replies >= 36
+
+
+def test_the_clock_of_a_bag_is_the_time_of_its_messages(tmp_path: Path) -> None:
+    """Recorded with simulated time in the messages, and the time of day as that of the recorder."""
+    entries: list[Entry] = []
+    for n in range(10):
+        clock = wire.new(CLOCK)
+        clock.clock.nanosec = 20 * MS * n
+        entries.append(("/clock", CLOCK, EPOCH + 3 * n, wire.encode(CLOCK, clock)))
+        entries.append(("/range", RANGE, EPOCH + 3 * n + 1, stamped(RANGE, 20 * MS * n)))
+    bag = write(tmp_path / "bag", entries)
+    with played(bag, [REPLY], lambda bus: Node(bus, {"/range": RANGE, "/clock": CLOCK}, "/range")) as (source, node):
+        assert source.span_ns == 180 * MS
+        assert {time_ns for topic, time_ns in node.heard if topic == "/clock"} == {20 * MS * n for n in range(10)}
+    entries.append(("/clock", CLOCK, EPOCH + 100, wire.encode(CLOCK, wire.new(CLOCK))))
+    with pytest.raises(BagError, match=r"/clock jumps back from 0\.180 s to 0\.000 s"):
+        list(BagSource(write(tmp_path / "reset", entries)).messages())
+
+
+def test_types_of_others_are_read_from_the_bag(tmp_path: Path) -> None:
+    level = wire.encode("std_msgs/msg/Header", wire.new("std_msgs/msg/Header"))
+    gauge = level + bytes(-len(level) % 8 + 4) + bytes(8)
+    bag = write(tmp_path / "bag", [("/gauge", GAUGE, EPOCH + n * MS, gauge) for n in range(5)])
+    source = BagSource(bag)
+    assert source.topics["/gauge"] == (GAUGE, Qos(10))
+    assert [message.cdr for _, message in source.messages() if message is not None] == [gauge] * 5
+    assert wire.is_known(GAUGE)
+
+
+def test_a_part_of_a_bag_begins_with_what_was_latched_before_it(tmp_path: Path) -> None:
+    map_ = [("/map", STRING, EPOCH, wire.encode(STRING, wire.new(STRING, data="map")))]
+    bag = write(tmp_path / "bag", [*map_, *drive()], latched=["/map"])
+    source = BagSource(bag, None, (Fraction("0.1"), Fraction("0.15")), [], ["/imu"])
+    found = [(message.topic, time_ns - EPOCH) for time_ns, message in source.messages() if message is not None]
+    assert found == [("/map", 100 * MS), ("/range", 100 * MS), ("/range", 120 * MS), ("/range", 140 * MS)]
+    assert source.topics["/map"][1].latched
+    assert "/imu" not in source.topics
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--with", "node"], "add --lockstep"),
+        (["--lockstep", "after: /rang, expect: /answer"], r"the bag has no /rang; did you mean '/range'"),
+        (["--lockstep", "after: /range"], "missing key 'expect' or 'settle'"),
+        (["--lockstep", "after: /range, expect: /x", "--transport", "none"], "leave out --transport none"),
+        (
+            ["--lockstep", "after: /range, expect: /x", "--verify"],
+            "plays the bag's messages into nodes: leave out --verify",
+        ),
+        (
+            ["--lockstep", "after: /range, expect: /x", "--topics", "/tf*"],
+            "no topic fits '/tf\\*'; there are: /imu, /range",
+        ),
+        (["--topics", "/range"], "add --lockstep GATE"),
+    ],
+)
+def test_what_cannot_be_played_is_refused(tmp_path: Path, options: list[str], expected: str) -> None:
+    bag = write(tmp_path / "bag", drive(4))
+    result = CliRunner().invoke(app, ["replay", str(bag), *options])
+    assert isinstance(result.exception, MicroSimError)
+    assert re.search(expected, str(result.exception))
+
+
+def test_a_gate_with_stamps_needs_a_reply_that_has_one(tmp_path: Path) -> None:
+    bag = write(tmp_path / "bag", drive(8))
+    gate = {**REPLY, "match": "stamp"}
+    with pytest.raises(UsageError, match="/answer is a std_msgs/msg/String, which has no stamp"):  # noqa: SIM117
+        with played(bag, [gate], lambda bus: Node(bus, BOTH, "/range")):
+            pass
