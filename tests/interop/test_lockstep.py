@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -229,7 +230,8 @@ def test_a_node_that_is_killed_and_started_again_during_a_run_is_sent_the_gate_a
     domain: int, transport: str, five_topics: Path
 ) -> None:
     """With real time, so that it is killed in the middle."""
-    python, values = rclpy_python() if transport == "rclpy" else sys.executable, {"longest": 0.0, "order": ORDERS[1]}
+    python = rclpy_python() if transport == "rclpy" else sys.executable
+    values: dict[str, Any] = {"longest": 0.0, "order": ORDERS[1]}
     options = ["--duration", "3", "--rtf", "1", "--json", "--transport", transport, "--lockstep", GATE]
     command = [python, "-m", "microsim", "run", str(five_topics), *options]
     with (

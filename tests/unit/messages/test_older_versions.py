@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
@@ -46,7 +48,7 @@ def test_a_client_of_the_first_version_reads_what_was_sent(jazzy: Typestore, cou
     its_hash = jazzy.hash_rihs01(RESPONSE) if announces else ""  # up to Humble there are none
     cdr = wire.for_reader(RESPONSE, response(count), its_hash)
     assert cdr is not None
-    read = jazzy.deserialize_cdr(cdr, RESPONSE)
+    read: Any = jazzy.deserialize_cdr(cdr, RESPONSE)
     assert [each.uri for each in read.spawnables] == [f"robot{number}" for number in range(count)]
     assert [each.description for each in read.spawnables] == ["d" * (7 * number) for number in range(count)]
     assert [each.spawn_bounds.points[0].x for each in read.spawnables] == [1.5 + number for number in range(count)]
