@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.bundle.bundle_model import Heightmap
-from microsim.parts.worlds.capture.scene_layers import OBJECT, Layers, SceneSplats, height_at
+from microsim.parts.worlds.capture.scene_layers import GROUND, OBJECT, Layers, SceneSplats, height_at, optical_depth
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -21,6 +21,7 @@ _GAP_M = 1.5  # wider gaps between seen cells are not ground
 _STEP_REACH_M = 0.4  # to either side of a step
 _STEP_SLOPE_M = 1.5  # over which the slope is measured that is not a step
 _SEVERAL = 3  # splats in a cell; fewer may float
+_HIDING_SHARE, _HIDING = 0.1, 0.1  # of what the ground hides, and at least, before something is in the way
 _WAY_CAMERAS = 8
 
 
@@ -120,19 +121,40 @@ def _step_along(heights: Floats, cell: float, axis: int) -> Floats:
 
 
 def _blocked(splats: SceneSplats, layers: Layers, clearance_m: float) -> Mask:
-    """Cells with several object splats between the ground and a car's roof."""
+    """Cells with several object splats between the ground and a car's roof, which hide a tenth of what the ground does.
+
+    Trainers draw the same car with few or many, and leave faint ones above any road: their number alone says little.
+    """
     ground = layers.ground
-    chosen = (layers.label == OBJECT) & splats.opaque
-    points = splats.points[chosen]
-    above = points[:, 2] - height_at(ground, points)
+    things = np.flatnonzero((layers.label == OBJECT) & splats.opaque)
+    above = splats.points[things, 2] - height_at(ground, splats.points[things])
     with np.errstate(invalid="ignore"):
-        points = points[(above > 0.0) & (above < clearance_m)]
+        things = things[(above > 0.0) & (above < clearance_m)]
+    lying = np.flatnonzero((layers.label == GROUND) & splats.opaque)
+    road = _summed_by_cell(splats, lying, _depths(splats, lying), ground) / ground.resolution_m**2
+    usual = float(np.median(road[road > 0.0])) if road.any() else 0.0
+    hidden = _summed_by_cell(splats, things, _depths(splats, things), ground)
+    several = _summed_by_cell(splats, things, np.ones(len(things)), ground) >= _SEVERAL
+    blocked: Mask = several & (hidden > max(_HIDING_SHARE * usual, _HIDING) * ground.resolution_m**2)
+    return blocked
+
+
+def _depths(splats: SceneSplats, chosen: npt.NDArray[np.int64]) -> Floats:
+    """[m²] optical depth times area, as if each lay with its widest side up."""
+    widths = np.sort(splats.sigmas[chosen].astype(np.float64), axis=1)
+    return optical_depth(splats.opacity[chosen]) * 2.0 * math.pi * widths[:, 1] * widths[:, 2]
+
+
+def _summed_by_cell(
+    splats: SceneSplats, chosen: npt.NDArray[np.int64], values: Floats, ground: Heightmap
+) -> Floats:
+    """(ny, nx)"""
     rows, columns = ground.values.shape
-    i = ((points[:, 0] - ground.west) / ground.resolution_m).astype(np.int64)
-    j = ((points[:, 1] - ground.south) / ground.resolution_m).astype(np.int64)
+    points = splats.points[chosen]
+    i = np.floor((points[:, 0] - ground.west) / ground.resolution_m).astype(np.int64)
+    j = np.floor((points[:, 1] - ground.south) / ground.resolution_m).astype(np.int64)
     inside = (i >= 0) & (i < columns) & (j >= 0) & (j < rows)
-    counts = np.bincount(j[inside] * columns + i[inside], minlength=rows * columns)
-    return counts.reshape(rows, columns) >= _SEVERAL
+    return np.bincount(j[inside] * columns + i[inside], values[inside], rows * columns).reshape(rows, columns)
 
 
 def _chosen_part(parts: npt.NDArray[Any], ground: Heightmap, start: tuple[float, float] | None) -> int:
