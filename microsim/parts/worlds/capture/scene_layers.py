@@ -24,11 +24,11 @@ _FEW = 6  # splats in a voxel and its 26 neighbours: fewer float
 _STEP_M = 0.12  # the ground rises at most so much from cell to cell, and by the slope
 _NEAR_GROUND_M = 0.12
 _BIN_M, _BIN_BITS = 0.01, 21  # heights are counted by the centimetre; keys have three numbers of 21 bits
-_LAYER_BINS = 6  # a surface with its noise is so thick
-_CLIMB_BINS, _NEAR_BINS = 12, 12
+_LAYER_BINS = 6  # a layer is so thick
+_CLIMB_BINS, _NEAR_BINS = 12, 12  # from the lower end of a layer to its middle; what its height is the mean of
 _LAYER_SHARE = 0.4  # of the deepest layer here, and of what is usual around
 _LEAST_DEPTH = 0.1  # 10 % of the light are lost
-_PIECE = 1 << 17  # Gaussians at a time
+PIECE = 1 << 17  # Gaussians at a time
 _CAMERA_ROOM_M = 0.35  # nothing real is this close to a camera
 _LARGE_M = 3.0  # a standard deviation; no solid thing is drawn by one such Gaussian
 _DISC_SIGMAS = 1.2  # within which an opaque Gaussian covers what is behind it
@@ -159,7 +159,7 @@ class _Crossings:
 def _crossings(splats: SceneSplats, chosen: Mask, resolution: float) -> _Crossings:
     """Of the chosen ones, a piece at a time: memory holds one number for each cell and height."""
     rows = np.flatnonzero(chosen)
-    tables = [_crossed(splats, rows[start : start + _PIECE], resolution) for start in range(0, len(rows), _PIECE)]
+    tables = [_crossed(splats, rows[start : start + PIECE], resolution) for start in range(0, len(rows), PIECE)]
     i, j, bins, heights, depths = _summed(*(np.concatenate(parts) for parts in zip(*tables, strict=True)))
     columns, rows_of_map = int(i.max() - i.min()) + 1, int(j.max() - j.min()) + 1
     if columns * rows_of_map > MAX_CELLS:
@@ -177,8 +177,19 @@ _Table: TypeAlias = tuple[
 
 
 def _crossed(splats: SceneSplats, rows: npt.NDArray[np.int64], resolution: float) -> _Table:
-    """Along a vertical line a Gaussian is densest where the first two columns of its covariance's Cholesky factor are.
+    where, depths = footprints(splats, rows, resolution)
+    i, j = (np.floor(where[:, axis] / resolution).astype(np.int64) for axis in (0, 1))
+    return _summed(i, j, np.floor(where[:, 2] / _BIN_M).astype(np.int64), where[:, 2], depths)
 
+
+def footprints(
+    splats: SceneSplats, rows: npt.NDArray[np.int64], resolution: float, is_lying: bool = False
+) -> tuple[Floats, Floats]:
+    """Points where vertical lines cross Gaussians, and the optical depth of a cell that each stands for.
+
+    `is_lying`: the depth is that of the Gaussian with its widest side up.
+
+    Along a vertical line a Gaussian is densest where the first two columns of its covariance's Cholesky factor lie.
     Trainers cover an even road with few large discs: their middles alone would leave most of it unseen.
     """
     points, sigmas = splats.points[rows].astype(np.float64), splats.sigmas[rows].astype(np.float64)
@@ -191,19 +202,19 @@ def _crossed(splats: SceneSplats, rows: npt.NDArray[np.int64], resolution: float
     steep = (covariance[:, 2, 1] - factor[:, 2, 0] * factor[:, 1, 0]) / factor[:, 1, 1]
     limit = np.sqrt(covariance[:, 2, 2])
     factor[:, 2, 1] = np.clip(steep, -limit, limit)
-    depth = optical_depth(splats.opacity[rows])
-    depth *= 2.0 * math.pi * factor[:, 0, 0] * factor[:, 1, 1] / resolution**2
+    widths = np.sort(sigmas, axis=1)
+    area = widths[:, 1] * widths[:, 2] if is_lying else factor[:, 0, 0] * factor[:, 1, 1]
+    depth = optical_depth(splats.opacity[rows]) * 2.0 * math.pi * area / resolution**2
     wide = _DISC_SIGMAS * np.sqrt((factor[:, :2] ** 2).sum(axis=(1, 2)))
     rings = np.where(wide < 0.5 * resolution, 0, np.clip(np.ceil(wide / resolution), 1, _MOST_RINGS))
     found = []
     for count in range(_MOST_RINGS + 1):
-        some, places = rings == count, _DISC_SIGMAS * _points_of_disc(count)
+        some, places = np.flatnonzero(rings == count), _DISC_SIGMAS * _points_of_disc(count)
         spread = points[some][:, None, :] + np.einsum("kc,nrc->nkr", places, factor[some])
         each = np.repeat(depth[some] / len(places), len(places))
         found.append((spread.reshape(-1, 3), each))
     where, depths = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    i, j = (np.floor(where[:, axis] / resolution).astype(np.int64) for axis in (0, 1))
-    return _summed(i, j, np.floor(where[:, 2] / _BIN_M).astype(np.int64), where[:, 2], depths)
+    return where, depths
 
 
 def _summed(
@@ -235,16 +246,16 @@ def rotation_matrices(quaternions: Floats) -> Floats:
 
 def _points_of_disc(rings: int) -> Floats:
     """(n, 2) of a disc of radius 1: its middle, and rings with six points more each."""
-    around = [(0.0, 0.0)] + [(ring / rings, 2.0 * math.pi * k / (6 * ring)) for ring in range(1, rings + 1) for k in range(6 * ring)]
+    around = [(0.0, 0.0)] + [
+        (ring / rings, 2.0 * math.pi * k / (6 * ring)) for ring in range(1, rings + 1) for k in range(6 * ring)
+    ]
     return np.array([(radius * math.cos(angle), radius * math.sin(angle)) for radius, angle in around])
 
 
 # ---- ground ----------------------------------------------------------------------------------------------------------
 
 
-def _ground(
-    crossings: _Crossings, cameras: Floats | None, resolution: float, slope: float
-) -> tuple[Heightmap, Mask]:
+def _ground(crossings: _Crossings, cameras: Floats | None, resolution: float, slope: float) -> tuple[Heightmap, Mask]:
     west, south = crossings.west, crossings.south
     low = _without_pits(_lowest_surface(crossings))
     low[_stands_out(low, resolution, slope)] = np.nan
