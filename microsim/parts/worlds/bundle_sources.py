@@ -138,7 +138,7 @@ def _shown_why(page: Path, name: str, error: UnclearCaptureError) -> str:
 
     if error.scene is None:
         return ""
-    page.write_text(unclear_page(name, str(error), error.scene, error.cameras), encoding="utf-8")
+    page.write_text(unclear_page(name, str(error), error.scene, error.cameras, error.ups), encoding="utf-8")
     return f"views of the capture with its coordinates: {page}"
 
 

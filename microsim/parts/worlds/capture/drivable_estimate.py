@@ -17,7 +17,6 @@ from microsim.parts.worlds.capture.scene_layers import (
     Layers,
     SceneSplats,
     footprints,
-    height_at,
 )
 
 Floats: TypeAlias = npt.NDArray[np.float64]

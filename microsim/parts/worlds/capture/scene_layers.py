@@ -267,8 +267,8 @@ def _ground(crossings: _Crossings, cameras: Floats | None, resolution: float, sl
 def _lowest_surface(crossings: _Crossings) -> Floats:
     """In each cell the height of the lowest layer that hides something of what is below it; NaN where there is none.
 
-    A layer is what lies within `_LAYER_BINS` of height. What is half transparent and lies beside the surfaces is spread over
-    many layers, none of which hides much.
+    A layer is what lies within `_LAYER_BINS` of height. What is half transparent and lies beside the surfaces is spread
+    over many layers, none of which hides much.
     """
     cells, keys = crossings.cells, crossings.keys
     total = np.concatenate([[0.0], np.cumsum(crossings.depths)])
