@@ -24,7 +24,7 @@ from microsim.engine.noise import stream_keys
 from microsim.engine.world_arrays import WorldArray
 from microsim.outputs.sensor_faults import is_in
 from microsim.outputs.sensor_outputs import latency_of, latency_stream
-from microsim.sensors.sensor import Instrument, KernelSensor, Sensor, View
+from microsim.sensors.sensor import Instrument, KernelSensor, Sensor, View, sees_robots
 
 _NO_BODIES: Array = np.zeros((0, 15))
 _BLANK = -1  # shown by an image of nothing: the sensor failed before it saw anything
@@ -187,6 +187,8 @@ class InstrumentColumns(SensorColumns):
                 self._take(world, np.zeros(self._made.shape[1:], self.sensor.dtype))
                 continue
             instrument = self._instrument(world)
+            if not sees_robots(instrument):
+                view = replace(view, bodies=_NO_BODIES)
             if not hasattr(instrument, "aim"):
                 self._take(world, instrument.read(view))
                 continue
