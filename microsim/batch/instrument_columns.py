@@ -181,14 +181,13 @@ class InstrumentColumns(SensorColumns):
             worlds.clear()
             aimed.clear()
 
-        for world, at, view in due:
+        for world, at, seen in due:
             self.sampled_at[world] = at
-            if view is None:
+            if seen is None:
                 self._take(world, np.zeros(self._made.shape[1:], self.sensor.dtype))
                 continue
             instrument = self._instrument(world)
-            if not sees_robots(instrument):
-                view = replace(view, bodies=_NO_BODIES)
+            view = seen if sees_robots(instrument) else replace(seen, bodies=_NO_BODIES)
             if not hasattr(instrument, "aim"):
                 self._take(world, instrument.read(view))
                 continue

@@ -174,8 +174,8 @@ def random_case(random: Random, about: str) -> Case:
 
 
 KINDS = (
-    "raise", "assert", "read", "write", "helper", "division", "grid", "fewer", "more", "unknown name", "unknown attribute",
-    "text", "generator",
+    "raise", "assert", "read", "write", "helper", "division", "grid", "fewer", "more", "unknown name",
+    "unknown attribute", "text", "generator",
 )  # fmt: skip
 
 

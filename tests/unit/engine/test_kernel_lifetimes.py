@@ -53,7 +53,7 @@ def dead_uses(function: Any) -> list[int]:
         elif operation == "call" and functions.get(value.func.name) in MAKES:
             made.add(name)
         elif operation == "call" and functions.get(value.func.name) in TAKES:
-            address_in |= {name: whole(each.name) for each in value.args if whole(each.name) in made}
+            address_in.update((name, whole(each.name)) for each in value.args if whole(each.name) in made)
         elif operation in ("getitem", "static_getitem"):
             part_of[name] = value.value.name
         elif isinstance(value, ir.Var) and value.name in address_in:
@@ -61,7 +61,8 @@ def dead_uses(function: Any) -> list[int]:
         elif isinstance(value, ir.Var) and value.name != name:
             part_of[name] = value.name
         elif operation == "binop":
-            address_in |= {name: address_in[each.name] for each in (value.lhs, value.rhs) if each.name in address_in}
+            sides = (value.lhs, value.rhs)
+            address_in.update((name, address_in[each.name]) for each in sides if each.name in address_in)
     lines = []
     for body in blocks:
         freed: set[str] = set()
