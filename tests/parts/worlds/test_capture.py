@@ -599,7 +599,7 @@ def test_a_reader_of_the_page_gets_a_world(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["street.py", "my_capture"])
     made.main()
-    run_page(DOCS / "capture.md")
+    run_page(DOCS / "do/capture.md")
     assert (tmp_path / "my_street/world.yaml").is_file()
     assert not (tmp_path / "another").exists()
 
