@@ -1,4 +1,4 @@
-"""Try what docs/understand/reliability.md promises, at length, and write the result to docs/understand/results/soak.md."""
+"""Try at length what docs/understand/reliability.md promises; write docs/understand/results/soak.md."""
 
 from __future__ import annotations
 

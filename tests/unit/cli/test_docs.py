@@ -29,7 +29,7 @@ from tests.ros_domains import free_domain
 
 sys.path.append(str(DOCS / "ext"))
 
-import reference  # noqa: E402
+import reference
 
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 
