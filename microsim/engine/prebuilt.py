@@ -6,7 +6,6 @@ contains the same again: where the source, numba, Python or the processor is ano
 compiled. Levels give the same bits, since no kernel is compiled with fused multiply-add or with less exact arithmetic.
 """
 
-import platform
 import zipfile
 from functools import cached_property
 from pathlib import Path
@@ -36,12 +35,13 @@ _V3 = _V2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsa
 LEVELS = {  # by machine; the best first
     "x86_64": (Level("x86-64-v3", _V3), Level("x86-64-v2", _V2)),
     "aarch64": (Level("generic", frozenset()),),
+    "arm64": (Level("generic", frozenset()),),  # the same to Apple
 }
 
 
 def levels_here() -> tuple[Level, ...]:
     """Those of this machine's kind."""
-    return LEVELS.get({"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine()), ())
+    return LEVELS.get(llvm.get_process_triple().partition("-")[0], ())
 
 
 class Prebuilt:

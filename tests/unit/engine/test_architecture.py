@@ -29,7 +29,7 @@ PURE = {
 EXCEPTIONS = {
     # the cache of compiled kernels is found once, at import, and never looked at in a tick
     ("engine/compiled.py", "os"), ("engine/compiled.py", "pathlib"), ("engine/compiled.py", "pickle"),
-    *(("engine/prebuilt.py", name) for name in ("llvmlite", "pathlib", "platform", "zipfile")),
+    *(("engine/prebuilt.py", name) for name in ("llvmlite", "pathlib", "zipfile")),
     # functions are called by address: through the compiler's own instructions, or through ctypes without it
     ("engine/calls.py", "llvmlite"), ("engine/calls.py", "ctypes"), ("engine/calls.py", "inspect"),
     ("engine/records.py", "ctypes"), ("engine/records.py", "llvmlite"), ("engine/columns.py", "ctypes"),
