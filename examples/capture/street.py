@@ -64,8 +64,9 @@ def street(
     soft: float = 0.0,
     balls: bool = False,
 ) -> Street:
-    """`spacing` [m] decides how many Gaussians there are, `soft` which share of them is half transparent and lies beside
-    the surfaces; `balls` are as wide in every direction.
+    """`spacing` [m] decides how many Gaussians there are; `balls` are as wide in every direction.
+
+    `soft` is the share of them that are half transparent and lie beside the surfaces.
     """
     random = np.random.default_rng(seed)
     parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # points, normals, colours
