@@ -252,6 +252,37 @@ def test_polygons_of_crossing_lanes_are_simple(seed: int) -> None:
     assert all(Polygon(rings[0], rings[1:]).is_valid for rings, _ in RoadMap(lanes).polygons())
 
 
+def test_marks_are_as_wide_as_marks_and_asphalt_is_beside_them(oval: Path) -> None:
+    """Colours of the ground as the Gaussians there mix them, seen from straight above, at the outer borders."""
+    from microsim.parts.worlds.roads.road_world import road_world
+
+    roads = read_opendrive(oval)
+    rows = road_world("oval", roads, "oval.xodr", 0.5).gaussians.astype(np.float64)
+    assert len(rows) < 150_000
+    sigmas, colours = np.exp(rows[:, 3:5]), 0.5 + 0.28209479177387814 * rows[:, 11:14]
+    turn = 2.0 * np.arctan2(rows[:, 8], rows[:, 9])  # level ground: turned about z alone
+    assert np.abs(rows[:, 6:8]).max() < 1e-6
+
+    def colour(point: np.ndarray) -> np.ndarray:
+        off = point - rows[:, :2]
+        near = np.linalg.norm(off, axis=1) < 6.0
+        cos, sin = np.cos(turn[near]), np.sin(turn[near])
+        u, v = off[near, 0] * cos + off[near, 1] * sin, off[near, 1] * cos - off[near, 0] * sin
+        weights = np.exp(-0.5 * ((u / sigmas[near, 0]) ** 2 + (v / sigmas[near, 1]) ** 2))
+        return (weights[:, None] * colours[near]).sum(axis=0) / weights.sum()
+
+    for lane in roads.lanes.values():
+        middle = len(lane.right) // 2
+        border = lane.right[middle, :2]
+        inwards = lane.left[middle, :2] - border
+        inwards /= np.linalg.norm(inwards)
+        assert float(colour(border).min()) > 0.5  # white
+        for inside in (0.3, 0.8, 1.7):
+            assert 0.2 < float(colour(border + inside * inwards).max()) < 0.4  # asphalt
+        red, green, blue = colour(border - 1.5 * inwards)
+        assert green > 1.2 * red > 1.2 * blue  # grass
+
+
 def test_a_map_becomes_a_world_with_routes_and_back(
     oval: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
