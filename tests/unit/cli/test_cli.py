@@ -54,7 +54,7 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_json_is_one_line_with_the_facts_of_the_run() -> None:
-    done = cli("run", "flat", "--seed", "-7", "--duration", "2", "--rtf", "0", "--json", "--demo")
+    done = cli("run", "flat", "--seed", "-7", "--duration", "2", "--rtf", "0", "--json", "--autopilot")
     assert done.returncode == 0
     assert done.stderr == ""
     assert done.stdout.count("\n") == 1
@@ -93,7 +93,7 @@ def test_a_file_and_its_copy_by_name_give_the_same_run(tmp_path: Path) -> None:
 
 
 def test_the_demo_ends_with_hints() -> None:
-    done = cli("run", "--demo", "--duration", "1", *FAST)
+    done = cli("run", "--autopilot", "--duration", "1", *FAST)
     assert done.returncode == 0
     assert hints_in(done.stdout)[0] == ["make", "demo"]
     assert hints_in(done.stdout)[-1][-1] == "list"
@@ -213,7 +213,7 @@ def test_an_interrupt_before_the_first_tick_is_quiet_too() -> None:
 def test_a_terminal_gets_the_dashboard_and_then_the_summary() -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "microsim", "run", "--demo", "--duration", "2"],
+        [sys.executable, "-m", "microsim", "run", "--autopilot", "--duration", "2"],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -351,7 +351,7 @@ def test_a_disk_that_fills_up_in_the_middle_fails_the_run(tmp_path: Path) -> Non
         (["run", "--sed", "3"], "--seed"),
         (["run", "--seed", "1.5"], "expected a 64-bit integer, found '1.5'"),
         (["run", "--seed", str(2**63)], "64-bit"),
-        (["shot", "ovall"], "no scenario or demo 'ovall'; did you mean 'oval'?"),
+        (["picture", "ovall"], "no scenario or demo 'ovall'; did you mean 'oval'?"),
         (["sweep", "missing.yaml"], "missing.yaml: no such file"),
         (
             ["run", "--duration", "nan"],
@@ -612,7 +612,7 @@ def test_help_shows_words_in_brackets_and_no_type_of_flags() -> None:
             assert "[" not in (getattr(parameter, "help", "") or ""), f"{name}: taken for markup"
             if getattr(parameter, "is_flag", False) and parameter.name != "help":
                 assert parameter.metavar == "", f"{name} {parameter.name}: looks as if it took a value"
-    shown = cli("check", "--help").stdout + cli("diff", "--help").stdout
+    shown = cli("determinism", "--help").stdout + cli("diff", "--help").stdout
     for text, is_shown in (("diff [OPTIONS] A B", True), ("[default: all shipped ones]", True), ("<bool>", False)):
         assert (text in shown) == is_shown
 
@@ -707,7 +707,7 @@ def test_a_broken_command_of_a_package_is_named_and_harms_no_other(tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "printed"),
     [
-        (("run", "flat", "--duration", "1", "--rtf", "0", "--demo"), ""),
+        (("run", "flat", "--duration", "1", "--rtf", "0", "--autopilot"), ""),
         (("run", "flat", "--duration", "1", "--rtf", "0", "--digest"), "[0-9a-f]{64}\n"),
         (("run", "flat", "--mission", "hover", "--duration", "1", "--rtf", "0"), ""),
         (("sweep", "flat", "--duration", "1", "--seeds", "0..1", "--jobs", "1"), ""),
