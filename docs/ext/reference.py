@@ -350,7 +350,7 @@ def commands() -> dict[str, str]:
 
     root: Any = typer.main.get_command(app)
     found = {name: _command(name, root.get_command(None, name)) for name in root.list_commands(None)}
-    page = (DOCS / "lookup/command_line.md").read_text(encoding="utf-8")
+    page = GENERATED.sub("", (DOCS / "lookup/command_line.md").read_text(encoding="utf-8"))
     described = {name: text for name, text in found.items() if f"## microsim {name}\n" in page}
     further = [f"## microsim {name}\n\n{found[name]}" for name in found if name not in described]
     files = {f"command_{name.replace('-', '_')}": text for name, text in described.items()}
