@@ -56,8 +56,8 @@ class Command(NamedTuple):
     @property
     def summary(self) -> str:
         """The first sentence of the help: what `microsim --help` shows."""
-        is_group = isinstance(self.work, typer.Typer)
-        text = inspect.cleandoc((self.work.info.help if is_group else self.work.__doc__) or "")
+        help_of = self.work.info.help if isinstance(self.work, typer.Typer) else self.work.__doc__
+        text = inspect.cleandoc(help_of or "")
         return " ".join(text.partition("\n\n")[0].split()).partition(". ")[0].removesuffix(".")
 
     def outputs(self, name: str) -> dict[str, Any]:

@@ -549,7 +549,7 @@ cli.main(*sys.argv.pop().split())
 """
 
 
-@pytest.mark.parametrize("command", ["run large.yaml --duration 0 --rtf 0 -q", "shot large.yaml"])
+@pytest.mark.parametrize("command", ["run large.yaml --duration 0 --rtf 0 -q", "picture large.yaml"])
 def test_too_little_memory_is_reported_as_such(command: str, tmp_path: Path) -> None:
     (tmp_path / "large.yaml").write_text("map: {size_xy_cells: [4000, 4000]}")
     variables = environment(NUMBA_DISABLE_JIT="1", OPENBLAS_NUM_THREADS="1")
@@ -580,6 +580,33 @@ def test_version_and_help() -> None:
     assert cli("--version").stdout == f"microsim {microsim.__version__}\n"
     top = cli("--help").stdout
     assert all(command in top for command in ("run", "validate", "schema", "list"))
+
+
+def test_help_is_one_screen_of_80_columns_with_a_line_for_each_command() -> None:
+    lines = cli("--help").stdout.splitlines()
+    assert len(lines) <= 42
+    assert [line for line in lines if len(line) > 80] == []
+    listed = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert sorted(listed) == sorted({name.split()[0] for name in commands()})
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [
+        (["check", "nothing"], ["determinism", "nothing"]),
+        (["shot", "nothing"], ["picture", "nothing"]),
+        (["evaluate", "nothing"], ["policy", "evaluate", "nothing"]),
+        (["train", "nothing"], ["policy", "train", "nothing"]),
+        (["policy", "none.npz", "--node"], ["policy", "run", "none.npz"]),
+        (["picture", "nothing", "--demo"], ["picture", "nothing", "--autopilot"]),
+    ],
+    ids=lambda words: " ".join(words),
+)
+def test_a_former_name_works_with_a_hint(former: list[str], now: list[str]) -> None:
+    before, after = cli(*former), cli(*now)
+    hint, _, rest = before.stderr.partition("\n")
+    assert re.fullmatch(r"microsim: .+ is now .+; the old name will not work in the next version", hint)
+    assert (before.returncode, before.stdout, rest) == (after.returncode, after.stdout, after.stderr)
 
 
 def commands() -> dict[str, Any]:
