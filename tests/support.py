@@ -11,12 +11,13 @@ import numpy as np
 
 import microsim
 from microsim.engine.calls import sample_address
-from microsim.engine.compiled_tick import Call, Tables
+from microsim.engine.compiled_tick import Tables
 from microsim.engine.components import FixedMount
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.motion import FIELDS
 from microsim.engine.physics import Physics
 from microsim.engine.records import address_of
+from microsim.engine.sensor_calls import Call
 from microsim.engine.tick import track
 from microsim.engine.timekeeper import Clock
 from microsim.engine.world import World
@@ -165,8 +166,8 @@ class Probe:
         call = Call(
             sample_address(kernel),
             self.settings,
-            address_of(seen),
             reading,
+            address_of(seen),
             self.context.key,
             mount=np.array(self.context.mount.xyz, np.float64),
             memory=self.memory,

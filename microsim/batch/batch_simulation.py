@@ -448,9 +448,9 @@ class BatchSimulation:
     def kernels(self) -> set[Any]:
         """All functions of robots and sensors that a step of this batch runs."""
         found = {robot.model.advance for robot in self._robots.values()}
-        for sensor in (*self._trackers, *self._sensors.values()):
+        for sensor in (*self._unseen, *self._sensors.values()):
             found |= sensor.kernels()
-        return found.union(*(sensor.track_calls.kernels for sensor in self._trackers))
+        return found
 
     # ---- composition -----------------------------------------------------------------------------------------
 

@@ -10,11 +10,12 @@ import numpy.typing as npt
 
 from microsim.batch import kernels
 from microsim.batch.batch_columns import Array, Integers
-from microsim.engine.calls import CALL, raise_broken, sample_address, sample_many_address
+from microsim.engine.calls import CALL, raise_broken, sample_many_address
 from microsim.engine.multiples import Increment
 from microsim.engine.noise import stream_keys
-from microsim.engine.records import Records, address_of
+from microsim.engine.records import address_of
 from microsim.engine.robot_loops import advance_address, advance_many_address, settle_address
+from microsim.engine.world_arrays import Here
 from microsim.plugin_errors import plugin_errors
 
 if TYPE_CHECKING:
@@ -25,21 +26,12 @@ if TYPE_CHECKING:
     from microsim.engine.components import RobotModel
 
 
-class HostLoops:
+class HostLoops(Here):
     name = "cpu"
-    xp: Any = np  # the library of its arrays
 
     def width_for(self, n: int) -> int:
         """Columns to allocate: an odd number of cache lines, so that rows of a column do not crowd one cache set."""
         return 8 * (-(-n // 8) | 1)
-
-    def array(self, values: npt.NDArray[Any]) -> Any:
-        """The array in the memory of this device."""
-        return values
-
-    def table(self, records: Records) -> Any:
-        """The rows in the memory of this device, from where kernels read them by address."""
-        return records
 
     def host(self, array: Any) -> npt.NDArray[Any]:
         """The array in the memory of the CPU."""
@@ -51,9 +43,6 @@ class HostLoops:
     def advance_functions(self, model: RobotModel) -> tuple[int, int]:
         """For a few worlds, and for many (0: none)."""
         return advance_address(model), advance_many_address(model)
-
-    def sample_function(self, kernel: Callable[..., None]) -> int:
-        return sample_address(kernel)
 
     def sample_many_function(self, kernel: Callable[..., None]) -> int:
         return sample_many_address(kernel)
@@ -104,15 +93,15 @@ class HostLoops:
 
     def sense(self, sensor: KernelColumns, calls: Calls, worlds: Integers, tick: Integers) -> None:
         tables = calls.rows_at, calls.steps_at, len(calls.kernels)
-        windows = sensor.windows_at, sensor.window_count
         if not calls.has_checked:
-            kernels.sense(*tables, sensor.robot.fleet_at, worlds, tick, *windows, 0)
+            kernels.sense(*tables, sensor.robot.fleet_at, worlds, tick, 0)
             return
-        made = np.zeros(len(calls.kernels) * CALL.itemsize // 8 + sensor.motion_size + sensor.reading_size)
-        kernels.sense(*tables, sensor.robot.fleet_at, worlds, tick, *windows, address_of(made))
-        rows = made[: len(calls.kernels) * CALL.itemsize // 8].view(CALL)
+        size = len(calls.kernels) * CALL.itemsize // 8
+        made = np.zeros(size + calls.calls[0].size + sensor.reading_size)
+        kernels.sense(*tables, sensor.robot.fleet_at, worlds, tick, address_of(made))
+        rows = made[:size].view(CALL)
         with plugin_errors():
-            raise_broken(rows, lambda row: f"{calls.owners[row]} in world {rows[row].world}")
+            raise_broken(rows, lambda row: f"{calls.calls[row].owner} in world {rows[row].world}")
 
     def sincos(self, angles: Array, sines: Array, cosines: Array) -> None:
         kernels.sincos_each(angles, sines, cosines)

@@ -15,7 +15,6 @@ from microsim.engine.calls import BrokenKernelError, Rows
 from microsim.engine.compiled_tick import Tables, invoke_for, sense
 from microsim.engine.contacts import SCENERY
 from microsim.engine.faults import Health
-from microsim.engine.geometry import Array
 from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Output
 from microsim.engine.radio import RadioNetwork
@@ -77,7 +76,7 @@ class Schedule:
     radio: RadioNetwork | None
     tables: Tables
     python: Mapping[str, tuple[int, Output]]  # outputs that Python makes: by name, with their row in the table
-    memories: Mapping[str, Array]  # robot/sensor -> what it keeps from tick to tick
+    kept: Mapping[str, WorldArray]  # what sensors keep from tick to tick
     receive: Mapping[str, Callable[[int, bytes], None]]  # robot -> what gets (stamp [ns], payload) of its packets
     health: Health
     transcript: TranscriptBuffer
@@ -229,8 +228,7 @@ class Schedule:
 
     def arrays(self) -> dict[str, WorldArray]:
         """All that robots and sensors are and keep."""
-        memories = {f"{name}: memory": WorldArray(array[None]) for name, array in self.memories.items()}
-        return {**self.physics.arrays(), **memories}
+        return {**self.physics.arrays(), **self.kept}
 
     def save(self) -> Any:
         return (

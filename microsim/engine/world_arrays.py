@@ -1,10 +1,48 @@
-"""The arrays that make up worlds, by name. A snapshot is a copy of them; a restore and a fork put it back."""
+"""The arrays that make up worlds, by name, and the memory where they are.
+
+A snapshot is a copy of them; a restore and a fork put it back.
+"""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from microsim.engine.calls import sample_address
+
+
+class Memory(Protocol):
+    """Where worlds are; `batch.host_loops` and `batch.cuda_loops` are others than `HERE`."""
+
+    xp: Any  # the library of its arrays
+
+    def array(self, values: npt.NDArray[Any]) -> Any:
+        """The array there."""
+
+    def table(self, records: npt.NDArray[Any]) -> Any:
+        """The rows there, from where kernels read them by address."""
+
+    def sample_function(self, kernel: Callable[..., None]) -> int:
+        """Address of a sensor's kernel, see `calls.sample_address`; 0 where functions are not called by address."""
+
+
+class Here:
+    """The memory of this process."""
+
+    xp: Any = np
+
+    def array(self, values: npt.NDArray[Any]) -> Any:
+        return values
+
+    def table(self, records: npt.NDArray[Any]) -> Any:
+        return records
+
+    def sample_function(self, kernel: Callable[..., None]) -> int:
+        return sample_address(kernel)
+
+
+HERE = Here()
 
 
 class WorldArray(NamedTuple):

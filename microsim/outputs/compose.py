@@ -13,7 +13,7 @@ import numpy as np
 from microsim.documents.values import without_unset
 from microsim.engine.bodies import Body
 from microsim.engine.components import Airflow, RobotModel
-from microsim.engine.faults import RADIO, Health, TimedFault
+from microsim.engine.faults import RADIO, Health, TimedFault, of_target
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.noise import stream_key
 from microsim.engine.physics import Fleet, Physics, make_fleet, put, settle_on_ground
@@ -21,13 +21,13 @@ from microsim.engine.radio import RadioNetwork
 from microsim.engine.schedule import Schedule
 from microsim.engine.timekeeper import Clock
 from microsim.engine.world import World
+from microsim.faults import FAULTS, OnRadio
 from microsim.messages import encoders
 from microsim.messages.outbox import Outbox
 from microsim.messages.topics import Topic
 from microsim.outputs import own_topics
 from microsim.outputs.freed_memory import keep_freed_memory
 from microsim.outputs.run_outputs import Run
-from microsim.outputs.sensor_faults import radio_blackouts
 from microsim.outputs.sensor_outputs import add_sensors
 from microsim.plugin_errors import plugin_errors
 from microsim.robots.robot import Robot
@@ -72,7 +72,7 @@ def compose(
     run.once(topics["sim_info"], encoders.text(json.dumps(_info(run), sort_keys=True)))
     receivers = {robot: _receiver(outbox, robot, topics["radio_rx"]) for robot in scenario.robots}
     tables, python = run.finish()
-    return Schedule(clock, physics, radio, tables, python, run.memories, receivers, health, outbox), run
+    return Schedule(clock, physics, radio, tables, python, run.kept(), receivers, health, outbox), run
 
 
 def radio_network(scenario: Scenario, seed: int, faults: Iterable[TimedFault]) -> RadioNetwork | None:
@@ -81,7 +81,10 @@ def radio_network(scenario: Scenario, seed: int, faults: Iterable[TimedFault]) -
     if not scenario.radio.enabled or len(robots) < 2:
         return None
     radio = RadioNetwork(radio_settings(scenario), robots, float(scenario.physics_hz), seed)
-    radio.blackouts = radio_blackouts(faults, RADIO, scenario.plugins)
+    kinds = [(FAULTS.find(fault.kind, scenario.plugins), fault) for fault in of_target(faults, RADIO)]
+    radio.blackouts = tuple(
+        (fault.first_tick, fault.end_tick) for kind, fault in kinds if kind and isinstance(kind.effect, OnRadio)
+    )
     return radio
 
 

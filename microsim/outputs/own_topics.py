@@ -9,13 +9,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from microsim.engine.calls import sample_address
-from microsim.engine.compiled_tick import Call, Slot
+from microsim.engine.compiled_tick import Slot
 from microsim.engine.components import CONTACTS, TOUCHING
 from microsim.engine.drivable import OFFROAD, DrivableArea
 from microsim.engine.faults import RADIO, Health, of_target
 from microsim.engine.frames import exact_pose, identity
 from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Periodic
+from microsim.engine.sensor_calls import Call
 from microsim.engine.timekeeper import Trigger
 from microsim.messages import Prepared, encoders, markers
 from microsim.messages.topics import Topic, table
@@ -63,12 +64,10 @@ def add_frames(run: Run, tf: Topic, static: Topic) -> None:
 def _frame_call(run: Run, robot: str, which: str, default: Any) -> Call:
     found = run.poses.get(robot)
     if found is None:
-        return Call(sample_address(default), np.zeros(1), run.seen(robot), np.zeros(7))
-    sensor, context, memory = found
-    assert sensor.tracker is not None
-    kernel = getattr(sensor.tracker.frames, which)
-    numbers = np.array([*sensor.numbers(context), 0.0], np.float64)
-    return Call(sample_address(kernel), numbers, run.seen(robot), np.zeros(7), memory=memory)
+        return Call(sample_address(default), np.zeros(1), np.zeros(7), run.seen(robot))
+    assert found.sensor.tracker is not None
+    kernel = getattr(found.sensor.tracker.frames, which)
+    return Call(sample_address(kernel), found.settings, np.zeros(7), run.seen(robot), memory=found.memories)
 
 
 def add_status(run: Run, topic: Topic) -> None:

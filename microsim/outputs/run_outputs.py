@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from microsim.engine.bodies import Body, body_row
-from microsim.engine.compiled_tick import Call, CompiledOutput, Slot, Tables
+from microsim.engine.compiled_tick import CompiledOutput, Slot, Tables
 from microsim.engine.components import FixedMount
 from microsim.engine.faults import Health
 from microsim.engine.geometry import Array
@@ -19,14 +19,17 @@ from microsim.engine.noise import stream_key
 from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Output
 from microsim.engine.records import address_of
+from microsim.engine.sensor_calls import Call
 from microsim.engine.timekeeper import Clock, Trigger
 from microsim.engine.world import World
+from microsim.engine.world_arrays import WorldArray
 from microsim.messages import Prepared
 from microsim.messages.outbox import Outbox, Send, name_in_transcript
 from microsim.messages.topics import Qos, Topic
+from microsim.outputs.sensors_in_worlds import Sensing
 from microsim.robots.robot import Robot
 from microsim.scenario.models import Scenario
-from microsim.sensors.sensor import KernelSensor, SensorContext
+from microsim.sensors.sensor import SensorContext
 
 
 @dataclass
@@ -64,13 +67,12 @@ class Run:
     affected: Mapping[str, int] = field(default_factory=dict)  # messages with faults so far, by topic
     mounts: list[tuple[str, str, FixedMount]] = field(default_factory=list)  # static frames
     rates: dict[str, float] = field(default_factory=dict)  # [Hz] by topic, for /sim/info
-    memories: dict[str, Array] = field(default_factory=dict)  # robot/sensor -> what it keeps
+    sensing: dict[str, Sensing] = field(default_factory=dict)  # by robot/sensor, of those with a kernel
+    owners: dict[tuple[str, str], Sensing] = field(default_factory=dict)  # see `Sensing`
     trackers: list[Call] = field(default_factory=list)
     contexts: dict[str, SensorContext] = field(default_factory=dict)  # by robot/sensor
     frames: list[tuple[str, str, Call | None]] = field(default_factory=list)  # parent, child, what fills in the pose
-    poses: dict[str, tuple[KernelSensor, SensorContext, Array]] = field(
-        default_factory=dict
-    )  # robot -> what decides its frames
+    poses: dict[str, Sensing] = field(default_factory=dict)  # robot -> what decides its frames
     _outputs: list[tuple[int, str, CompiledOutput | Output]] = field(default_factory=list)
 
     def key(self, stream: str) -> int:
@@ -116,6 +118,10 @@ class Run:
         """What a robot can see of the others."""
         robots = self.scenario.robots
         return {name: Body(*settings.body()) for name, settings in robots.items() if name != robot}
+
+    def kept(self) -> dict[str, WorldArray]:
+        """What sensors keep from reading to reading."""
+        return {f"{name}: {key}": each for name, of in self.sensing.items() for key, each in of.arrays().items()}
 
     def finish(self) -> tuple[Tables, dict[str, tuple[int, Output]]]:
         """The tables, and the outputs that Python makes with their rows."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from microsim.engine.calls import sample_address
-from microsim.engine.compiled_tick import NEVER, Call, CompiledOutput, Slot
+from microsim.engine.compiled_tick import NEVER, CompiledOutput, Slot
 from microsim.engine.faults import Health
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.geometry import Array
@@ -16,6 +16,7 @@ from microsim.engine.physics import Fleet, Physics
 from microsim.engine.pipeline import Output, Periodic
 from microsim.engine.records import address_of
 from microsim.engine.schedule import Schedule
+from microsim.engine.sensor_calls import Call
 from microsim.engine.world import World
 from microsim.messages import Prepared, encoders
 from microsim.messages.outbox import Outbox
@@ -73,7 +74,7 @@ class NodeRun(Run):
         self.compiled(topic, hz, message, [call for _, _, call in transforms], slots)
 
     def frame_call(self, kernel: Callable[..., None], robot: str, memory: Array, settings: Array) -> Call:
-        return Call(sample_address(kernel), settings, self.seen(robot), np.zeros(7), memory=memory)
+        return Call(sample_address(kernel), settings, np.zeros(7), self.seen(robot), memory=memory)
 
     def alter(self, sensor: str, kernel: Callable[..., None], memory: Array, reads_state: bool = False) -> None:
         """Call a kernel with a sensor's signature on the readings of every sensor of that name."""
@@ -83,7 +84,7 @@ class NodeRun(Run):
             if output is None:
                 continue
             own = output.calls[0]
-            given = own.settings, own.seen, own.reading, own.key
+            given = own.settings, own.reading, own.seen, own.key
             further = Call(sample_address(kernel), *given, mount=own.mount, memory=memory, table=own.table)
             if reads_state:
                 further.size, further.stride = fleet.state.shape
@@ -142,7 +143,7 @@ class NodeSimulation(Simulation):
         outputs = ((row, each) for row, each in enumerate(self._tables.outputs) if each is not None)
         self._rows = {bytes(each.name).partition(b"\0")[0].decode(): row for row, each in outputs}
         self._hold()
-        return Schedule(self.clock, physics, None, self._tables, python, run.memories, {}, self.health, outbox)
+        return Schedule(self.clock, physics, None, self._tables, python, run.kept(), {}, self.health, outbox)
 
     def reconfigure(self, scenario: Scenario) -> None:
         super().reconfigure(scenario)
@@ -168,7 +169,7 @@ class NodeSimulation(Simulation):
 
     def memory_of(self, sensor: str) -> Array:
         """What a sensor, `robot/name`, keeps from tick to tick."""
-        memory: Array = self._schedule.memories[sensor]
+        memory: Array = self._schedule.kept[f"{sensor}: memory"].array[0]
         return memory
 
     def place(self, robot: str, x: float, y: float, yaw: float) -> None:

@@ -142,8 +142,8 @@ class RobotSimulator:
 
     def _add_frames(self, run: NodeRun, robot: str) -> None:
         """/tf of a robot, as `tf_tree` says."""
-        settings, odom = self.settings, run.memories[f"{robot}/odom"]
-        correction, drifts = run.memories[f"{robot}/amcl_pose"], np.ones(1)
+        settings, odom = self.settings, run.sensing[f"{robot}/odom"].memories[0]
+        correction, drifts = run.sensing[f"{robot}/amcl_pose"].memories[0], np.ones(1)
         top, middle, base = settings.frame_map, settings.frame_odom, settings.frame_base
         frames = []
         if settings.tf_tree == "map_base":
