@@ -100,8 +100,8 @@ class CudaLoops:
 
     def move(self, batch: BatchSimulation, ticks: int, begin: int, end: int) -> None:
         robots = tuple(_shape_of(robot) for robot in batch.movers)
-        contacts = batch.contacts
-        arrays = [batch.fleets_at, contacts.address, address_of(batch.tick)]
+        contacts = batch.worlds.contacts
+        arrays = [address_of(batch.worlds.table), contacts.address, address_of(batch.tick)]
         left = self.xp.empty(end, np.uint8)
         self.launch(end, quiet_loop, (robots,), *arrays, ticks, address_of(left))
         worlds: Integers = left.nonzero()[0]
@@ -158,7 +158,7 @@ class CudaLoops:
 
 
 def _shape_of(robot: RobotColumns) -> tuple[Any, ...]:
-    model, arrays = robot.model, (robot.state, robot.active_command, robot.parameters)
+    model, arrays = robot.model, (robot.state, robot.fleet.command, robot.parameters)
     return model.advance, (model.row_names, model.inputs, model.parameter_names), *[each.shape[0] for each in arrays]
 
 

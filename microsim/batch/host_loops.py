@@ -50,17 +50,18 @@ class HostLoops(Here):
     def take(self, robot: RobotColumns, begin: int, end: int) -> None:
         """Apply the commands that were sent."""
         age = -1 if robot.model.age_row is None else robot.model.age_row
-        kernels.take_commands(robot.new_command, robot.active_command, robot.state, age, robot.ignored, begin, end)
+        kernels.take_commands(robot.new_command, robot.fleet.command, robot.state, age, robot.ignored, begin, end)
 
     def move(self, batch: BatchSimulation, ticks: int, begin: int, end: int) -> None:
         """All robots of these worlds, and what they touch."""
         needs_tick = [robot.needs_tick for robot in batch.movers]
+        worlds = batch.worlds
         if needs_tick != batch.needs_tick:
-            batch.fleets["needs_tick"] = batch.needs_tick = needs_tick
-        made = batch.fleets.copy() if batch.has_checked else None
+            worlds.table["needs_tick"] = batch.needs_tick = needs_tick
+        made = worlds.table.copy() if worlds.has_checked else None
         kernels.move(
-            batch.fleets_at, len(needs_tick), 0 if made is None else address_of(made), batch.ground.is_shared,
-            batch.contacts.address, batch.contacts.marks_size, batch.tick, ticks, begin, end,
+            address_of(worlds.table), len(needs_tick), 0 if made is None else address_of(made), batch.ground.is_shared,
+            worlds.contacts.address, worlds.contacts.marks_size, batch.tick, ticks, begin, end,
         )  # fmt: skip
         if made is not None:
             with plugin_errors():
@@ -71,7 +72,7 @@ class HostLoops(Here):
 
     def settle(self, robot: RobotColumns, worlds: Integers) -> None:
         """Lay robots that were put somewhere onto the slope there."""
-        row = robot.row.copy()
+        row = robot.fleet.row.copy()
         with plugin_errors(f"robot {robot.name}", type(robot.settings)):
             kernels.settle_all(settle_address(robot.model), address_of(row), worlds)
             raise_broken(row, lambda _: f"robot model {robot.model.name} in world {row['world'][0]}")

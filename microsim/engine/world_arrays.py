@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine.calls import sample_address
+from microsim.engine.components import RobotModel
+from microsim.engine.robot_loops import advance_address
 
 
 class Memory(Protocol):
@@ -26,6 +28,9 @@ class Memory(Protocol):
     def sample_function(self, kernel: Callable[..., None]) -> int:
         """Address of a sensor's kernel, see `calls.sample_address`; 0 where functions are not called by address."""
 
+    def advance_functions(self, model: RobotModel) -> tuple[int, int]:
+        """Of the functions that move robots of a model: a few columns, and many. 0: there is none."""
+
 
 class Here:
     """The memory of this process."""
@@ -40,6 +45,9 @@ class Here:
 
     def sample_function(self, kernel: Callable[..., None]) -> int:
         return sample_address(kernel)
+
+    def advance_functions(self, model: RobotModel) -> tuple[int, int]:
+        return advance_address(model), 0
 
 
 HERE = Here()

@@ -14,15 +14,13 @@ from microsim.engine.compiled_tick import CompiledOutput, Slot, Tables
 from microsim.engine.components import FixedMount
 from microsim.engine.faults import Health
 from microsim.engine.geometry import Array
-from microsim.engine.motion import FIELDS
 from microsim.engine.noise import stream_key
-from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Output
 from microsim.engine.records import address_of
 from microsim.engine.sensor_calls import Call
 from microsim.engine.timekeeper import Clock, Trigger
 from microsim.engine.world import World
-from microsim.engine.world_arrays import WorldArray
+from microsim.engine.worlds import OneWorld
 from microsim.messages import Prepared
 from microsim.messages.outbox import Outbox, Send, name_in_transcript
 from microsim.messages.topics import Qos, Topic
@@ -60,7 +58,7 @@ class Run:
     seed: int
     world: World
     clock: Clock
-    physics: Physics
+    worlds: OneWorld
     outbox: Outbox
     shared: dict[Any, Any]  # renderers and the like, kept from reset to reset
     health: Health = field(default_factory=Health)
@@ -111,26 +109,23 @@ class Run:
 
     def seen(self, robot: str) -> int:
         """Address of the robot's motion."""
-        fleet, column = self.physics.home[robot]
-        return address_of(fleet.seen) + 8 * FIELDS * column
+        return address_of(self.worlds.motions.seen[robot])
 
     def others(self, robot: str) -> dict[str, Body]:
         """What a robot can see of the others."""
         robots = self.scenario.robots
         return {name: Body(*settings.body()) for name, settings in robots.items() if name != robot}
 
-    def kept(self) -> dict[str, WorldArray]:
-        """What sensors keep from reading to reading."""
-        return {f"{name}: {key}": each for name, of in self.sensing.items() for key, each in of.arrays().items()}
-
     def finish(self) -> tuple[Tables, dict[str, tuple[int, Output]]]:
         """The tables, and the outputs that Python makes with their rows."""
+        for name, sensing in self.sensing.items():
+            self.worlds.arrays |= {f"{name}: {what}": array for what, array in sensing.arrays().items()}
         ordered = self.ordered()
         compiled = [output if isinstance(output, CompiledOutput) else None for _, output in ordered]
         python = {
             name: (row, output) for row, (name, output) in enumerate(ordered) if not isinstance(output, CompiledOutput)
         }
-        return Tables(compiled, self.trackers, self.physics.address, self.physics.scene, self.clock), python
+        return Tables(compiled, self.trackers, self.worlds.address, self.worlds.scene, self.clock), python
 
 
 def parts_of_others(robots: Mapping[str, Robot], robot: str, motions: Mapping[str, Any]) -> Array:

@@ -45,7 +45,7 @@ PI = 3.141592653589793
 
 def context_of(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> SensorContext:
     """What the sensor may know; its link is added to the tree of frames."""
-    others, motions = run.others(robot), run.physics.motions
+    others, motions = run.others(robot), run.worlds.motions
     robots = run.scenario.robots  # functions below must not keep the run alive
     has_link = hasattr(block, "mount")
     return sensor_context(
@@ -55,7 +55,7 @@ def context_of(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> S
         block,
         run.world,
         run.clock,
-        physics=run.physics,
+        worlds=run.worlds,
         key=run.key(f"{robot}/{name}{sensor.stream}"),
         frame=_add_frame(run, robot, name, block, sensor) if has_link else robots[robot].frame(robot, "base_link"),
         odom_frame=run.odom_frame(robot),
@@ -146,10 +146,10 @@ def _faults(run: Run, context: SensorContext) -> SensorFaults:
 
 def sensing_of(run: Run, context: SensorContext, sensor: KernelSensor) -> Sensing:
     """What makes its readings."""
-    fleet, column = run.physics.home[context.robot]
+    fleet, column = run.worlds.home[context.robot]
     faults, motion = _faults(run, context), run.seen(context.robot)
     sensing = Sensing(sensor, context, faults, fleet.state, run.owners, column=column, motion=motion)
-    sensing.begin(ONLY, fleet.seen[column : column + 1])
+    sensing.begin(ONLY, run.worlds.motions.seen[context.robot][None])
     if sensor.tracker is not None and sensor.tracker.frames is not None:
         run.poses.setdefault(context.robot, sensing)
     if sensing.track is not None:

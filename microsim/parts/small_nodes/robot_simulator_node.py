@@ -22,10 +22,10 @@ from microsim.documents.values import MAX_LENGTH_M
 from microsim.engine import exact
 from microsim.engine.components import YAW, X, Y, Z
 from microsim.engine.geometry import Array
-from microsim.engine.physics import Fleet
 from microsim.engine.pipeline import Periodic
 from microsim.engine.timekeeper import NS_PER_S, Trigger, exact_rate
 from microsim.engine.world import World
+from microsim.engine.worlds import Fleet
 from microsim.errors import UsageError
 from microsim.messages.outbox import Message, Outbox
 from microsim.messages.topics import TOPICS, Qos

@@ -32,7 +32,7 @@ from microsim.documents.values import (
 )
 from microsim.engine.command_timeout import timeout_ticks
 from microsim.engine.frames import exact_pose
-from microsim.engine.physics import Fleet
+from microsim.engine.worlds import Fleet
 from microsim.messages.outbox import Messages, Outbox
 from microsim.messages.topics import TOPICS
 from microsim.parts.ros2.node_parameters import read_settings

@@ -169,7 +169,7 @@ def test_worlds_read_side_by_side_read_what_they_read_alone(obstacles: dict[str,
             batch.reset(np.arange(batch.n) % part < ticks)
     snapshots = [half.snapshot().arrays for half in halves]
     for name, array in together.snapshot().arrays.items():
-        axis = together._arrays()[name][1]
+        axis = 2 if name == "touched" else together.worlds.arrays[name].axis
         np.testing.assert_array_equal(array, np.concatenate([each[name] for each in snapshots], axis), name)
     beams = np.concatenate(seen)
     kinds = np.isnan(beams), np.isinf(beams) & (beams > 0), np.isinf(beams) & (beams < 0), np.isfinite(beams)
