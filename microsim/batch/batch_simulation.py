@@ -425,7 +425,7 @@ class BatchSimulation:
         """All that worlds are, for snapshots."""
         self.worlds.arrays |= {"tick": WorldArray(self.tick), **self.ground.arrays()}
         parts: list[tuple[str, RobotColumns | SensorColumns]] = [*self._robots.items(), *self._sensors.items()]
-        self.worlds.arrays |= {f"{name}: {what}": each for name, part in parts for what, each in part.arrays().items()}
+        self.worlds.arrays |= {f"{name}:{what}": each for name, part in parts for what, each in part.arrays().items()}
         self.worlds.lines |= {name: each.line for name, each in self._sensors.items() if each.line is not None}
 
     def kernels(self) -> set[Any]:

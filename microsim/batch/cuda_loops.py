@@ -101,7 +101,7 @@ class CudaLoops:
     def move(self, batch: BatchSimulation, ticks: int, begin: int, end: int) -> None:
         robots = tuple(_shape_of(robot) for robot in batch.movers)
         contacts = batch.worlds.contacts
-        arrays = [address_of(batch.worlds.table), contacts.address, address_of(batch.tick)]
+        arrays = [batch.worlds.table_at, contacts.address, address_of(batch.tick)]
         left = self.xp.empty(end, np.uint8)
         self.launch(end, quiet_loop, (robots,), *arrays, ticks, address_of(left))
         worlds: Integers = left.nonzero()[0]

@@ -60,7 +60,7 @@ class HostLoops(Here):
             worlds.table["needs_tick"] = batch.needs_tick = needs_tick
         made = worlds.table.copy() if worlds.has_checked else None
         kernels.move(
-            address_of(worlds.table), len(needs_tick), 0 if made is None else address_of(made), batch.ground.is_shared,
+            worlds.table_at, len(needs_tick), 0 if made is None else address_of(made), batch.ground.is_shared,
             worlds.contacts.address, worlds.contacts.marks_size, batch.tick, ticks, begin, end,
         )  # fmt: skip
         if made is not None:

@@ -290,6 +290,8 @@ class Tables:
         self.rows: Records = np.zeros(len(outputs), OUTPUT)
         for row, each, name in zip(self.rows, outputs, self._names, strict=True):
             self._write(row, each, name)
+        self._due: Rows = self.rows["due"]
+        self._timed = [(k, each.trigger) for k, each in enumerate(outputs) if each and each.trigger]
         self._trackers: Rows = np.array([self._add_call(each) for each in trackers], np.int64)
         rows = [call.row(address_of(scene)) for call in self._calls]
         self.calls, self._slot_rows = np.concatenate([np.zeros(0, CALL), *rows]), np.zeros(len(self._slots), SLOT)
@@ -340,13 +342,13 @@ class Tables:
 
     def resume(self, tick: int) -> None:
         """Every output is due at its first tick after this one, or when what is under way leaves."""
-        for k, output in enumerate(self.outputs):
-            if output is not None and output.trigger is not None:
-                self.rows[k].due = output.trigger.next_tick(tick + 1)
-                if output.delayed is not None:
-                    output.delayed.rows["next_sample"] = self.rows[k].due
-                    leaves = next_leaving(output.delayed.line.address, 0)
-                    self.rows[k].due = self.rows[k].due if leaves < 0 else min(self.rows[k].due, leaves)
+        due = self._due
+        for k, trigger in self._timed:
+            due[k] = trigger.next_tick(tick + 1)
+        for k, delayed in self._delayed:
+            delayed.rows["next_sample"] = due[k]
+            leaves = next_leaving(delayed.line.address, 0)
+            due[k] = due[k] if leaves < 0 else min(due[k], leaves)
 
     def room_at(self, tick: int) -> int:
         """The most bytes that this tick can have."""

@@ -120,15 +120,16 @@ class Contacts:
         code = int(self.touched[robot, 0, world])
         return self.name(*contacts.decoded(code), obstacles) if code else ""
 
-    def save(self, worlds: Integers) -> Any:
-        return self.names, self.obstacles, self.touched[:, :, worlds]
+    def save(self, worlds: Any = ...) -> Any:
+        """Of these worlds; by default of all."""
+        return self.names, self.obstacles, self.touched.copy() if worlds is ... else self.touched[:, :, worlds]
 
-    def load(self, saved: Any, worlds: Integers) -> None:
+    def load(self, saved: Any, worlds: Any = ...) -> None:
         """What `save` gave; of a single world also where other robots or obstacles were there."""
         names, obstacles, touched = saved
         self._begun[0] = 0
         if (tuple(names), tuple(obstacles)) == (self.names, self.obstacles):
-            self.touched[:, :, worlds] = touched
+            self.touched[... if worlds is ... else (slice(None), slice(None), worlds)] = touched
             return
         places = {contacts.FIRST_ROBOT + i: self._place(name) for i, name in enumerate(names)}
         numbers = [self.obstacles.index(name) + 1 if name in self.obstacles else 0 for name in ("", *obstacles)]

@@ -85,9 +85,10 @@ class DelayedReadings(Delayed):
     def load(self, saved: Any, tick: int) -> None:
         super().load(saved, tick)
         self.due = self._leaving(np.inf)
-        if self.line.count():  # until the last has left, nothing that is sampled from now on leaves
-            times, (period, parts) = self.line.times(), self.trigger.period
-            room = len(times) + max(times[-1][0] - tick, 0) * parts // period + self._most
+        if count := self.line.count():  # until the last has left, nothing that is sampled from now on leaves
+            period, parts = self.trigger.period
+            last = int(self.line.entries[0, count - 1, 0])  # `load` puts them there from the first place on
+            room = count + max(last - tick, 0) * parts // period + self._most
             self.line.make_room(room)
             if room > MOST_UNDER_WAY:  # there will be more than compiled code can leave to Python
                 self.reading.finish(self.rows[0])

@@ -73,9 +73,13 @@ def put(arrays: WorldArrays, saved: Mapping[str, Any], worlds: Chosen | None = N
     """Put `taken` values into some worlds, or all. What was not there then, or had another form, stays as it is."""
     for name, (array, axis) in arrays.items():
         values = saved.get(name)
-        if values is not None and values.ndim == array.ndim and _rest(values, axis) == _rest(array, axis):
-            place: Any = ... if worlds is None else (slice(None),) * axis + (worlds(array),)
-            array[place] = values
+        if values is None:
+            continue
+        if worlds is None:
+            if values.shape == array.shape:
+                array[...] = values
+        elif values.ndim == array.ndim and _rest(values, axis) == _rest(array, axis):
+            array[(slice(None),) * axis + (worlds(array),)] = values
 
 
 def _rest(array: Any, axis: int) -> tuple[int, ...]:

@@ -81,24 +81,25 @@ class Worlds:
     ) -> None:
         self.fleets, self.home, self.contacts, self.n = tuple(fleets), home, contacts, n
         self.table = memory.table(np.concatenate([np.zeros(0, FLEET), *(fleet.row for fleet in fleets)]))
+        self.table_at = address_of(self.table)
         self.has_checked = any(fleet.has_checked for fleet in fleets)
         self.arrays: dict[str, WorldArray] = {}  # all that worlds are; who adds to them declares its own here
         self.lines: dict[str, DelayLine] = {}  # of what leaves later
         for name, (fleet, first) in home.items():
             for what, array in (("state", fleet.state), ("command", fleet.command)):
-                self.arrays[f"{name}: {what}"] = WorldArray(array[:, first : first + n], 1)
+                self.arrays[f"{name}:{what}"] = WorldArray(array[:, first : first + n], 1)
 
     def save(self, worlds: Chosen | None = None) -> SavedWorlds:
         """Copies of these worlds, or of all."""
         lines = {name: line.save(self._those(worlds, line.queues)) for name, line in self.lines.items()}
-        touched = self.contacts.save(self._those(worlds, self.contacts.touched))
+        touched = self.contacts.save(... if worlds is None else worlds(self.contacts.touched))
         return taken(self.arrays, worlds), touched, lines
 
     def load(self, saved: SavedWorlds, worlds: Chosen | None = None) -> None:
         """By name: robots and sensors that were not there then stay as they are."""
         arrays, touched, lines = saved
         put(self.arrays, arrays, worlds)
-        self.contacts.load(touched, self._those(worlds, self.contacts.touched))
+        self.contacts.load(touched, ... if worlds is None else worlds(self.contacts.touched))
         for name, line in self.lines.items():
             line.load(self._those(worlds, line.queues), lines[name])
 

@@ -119,7 +119,7 @@ class Run:
     def finish(self) -> tuple[Tables, dict[str, tuple[int, Output]]]:
         """The tables, and the outputs that Python makes with their rows."""
         for name, sensing in self.sensing.items():
-            self.worlds.arrays |= {f"{name}: {what}": array for what, array in sensing.arrays().items()}
+            self.worlds.arrays |= {f"{name}:{what}": array for what, array in sensing.arrays().items()}
         ordered = self.ordered()
         compiled = [output if isinstance(output, CompiledOutput) else None for _, output in ordered]
         python = {

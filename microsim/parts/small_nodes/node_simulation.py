@@ -169,7 +169,7 @@ class NodeSimulation(Simulation):
 
     def memory_of(self, sensor: str) -> Array:
         """What a sensor, `robot/name`, keeps from tick to tick."""
-        memory: Array = self._schedule.worlds.arrays[f"{sensor}: memory"].array[0]
+        memory: Array = self._schedule.worlds.arrays[f"{sensor}:memory"].array[0]
         return memory
 
     def place(self, robot: str, x: float, y: float, yaw: float) -> None:
