@@ -45,6 +45,7 @@ TEST = [
     "playwright>=1.48",
     "pytest>=8.2",
     "pytest-cov>=5",
+    "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",
     *("nbclient>=0.10", "nbformat>=5.10", "ipykernel>=6.29"),  # run docs/notebooks
     "hypothesis>=6.110",
@@ -130,7 +131,7 @@ setup(
         f"{NAME}.parts.learning": ["policies/*.npz"],
     },
     data_files=list(data_files()),
-    zip_safe=False,  # numba caches compiled kernels beside the sources
+    zip_safe=False,  # compiled kernels are recognised by their code, and worlds are mapped into memory
     install_requires=[
         "numpy>=1.26",
         "numba>=0.60",
