@@ -59,7 +59,7 @@ pip check
 
 say "the package of a stranger, beside it"
 "$venv/bin/python" "$repository/tests/packaging/stranger.py" "$repository/docs" "$scratch/stranger"
-pip install --no-build-isolation "$scratch/stranger"
+pip install "$scratch/stranger"
 (
   mkdir "$scratch/yard" && cd "$scratch/yard"
   echo "robots: {rover: {sensors: {trip: {type: trip_meter, hz: 5}}}}" >yard.yaml
