@@ -1,6 +1,6 @@
 """Writes a package of a stranger: what the documentation shows, a file each, and the entry points that find them.
 
-    python stranger.py DOCS FOLDER    # then: pip install FOLDER
+python stranger.py DOCS FOLDER    # then: pip install FOLDER
 """
 
 import re

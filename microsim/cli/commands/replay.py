@@ -224,11 +224,11 @@ def _prepared(again: Replay, options: ReplayOptions, plan: Plan) -> Run:
 def _say(again: Replay, run: Run, bag: OwnBag | ForeignBag) -> bool:
     """Whether it differs from what was recorded."""
     sim = run.sim
-    recorded = bag.facts.end.get("digest", "")
+    recorded = bag.run_info.end.get("digest", "")
     is_other = bool(recorded) and sim.tick == again.end_tick and recorded != sim.digest()
     if run.console.is_json:
-        facts = {"ticks": sim.tick, "sim_s": sim.time_ns / 1e9, "ignored": again.ignored, "digest": sim.digest()}
-        print_json({**facts, "recorded_digest": recorded or None, "differs": is_other, **run.results})
+        result = {"ticks": sim.tick, "sim_s": sim.time_ns / 1e9, "ignored": again.ignored, "digest": sim.digest()}
+        print_json({**result, "recorded_digest": recorded or None, "differs": is_other, **run.results})
         return is_other
     ignored = f", {again.ignored} inputs ignored" if again.ignored else ""
     tell(f"replayed {sim.tick:,} ticks, {sim.time_ns / 1e9:.3f} s{ignored}, digest {sim.digest()}")
