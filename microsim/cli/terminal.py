@@ -172,7 +172,7 @@ def has_unicode() -> bool:
     return (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
 
 
-def say_comparison(found: Any, as_json: bool) -> int:
+def print_comparison(found: Any, as_json: bool) -> int:
     """The result of comparing two runs; the exit code."""
     if as_json:
         print_json(found.to_dict())

@@ -225,7 +225,7 @@ class InputPilot:
 _EVERY_S, _MOST = 1.0, 600  # between snapshots; longer recordings have them further apart
 
 
-class Seeker:
+class ReplayTimeline:
     """A pilot that takes a recorded run's inputs and moves it along its timeline: back by moments kept on the way.
 
     `room`: ticks up to the end.

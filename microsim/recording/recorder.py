@@ -69,7 +69,7 @@ class Channels:
 class Recorder:
     """Records every tick of a simulation from the start; close it at the end, or use it in a `with` block.
 
-    Call `tap` from time to time: it raises what went wrong. Without a runner, a full queue makes
+    Call `on_messages` from time to time: it raises what went wrong. Without a runner, a full queue makes
     the run wait. `create` opens files (for tests).
     """
 

@@ -154,7 +154,7 @@ def _verify(again: Replay, as_json: bool) -> int:
             verdict = again.verify()
     finally:
         progress.end()
-    return terminal.say_comparison(verdict, as_json)
+    return terminal.print_comparison(verdict, as_json)
 
 
 def _last_tick(again: Replay, options: ReplayOptions) -> int:
@@ -201,7 +201,7 @@ def _run(again: Replay, options: ReplayOptions, plan: Plan) -> int:
 
 
 def _prepared(again: Replay, options: ReplayOptions, plan: Plan) -> Run:
-    from microsim.recording.bag_replay import InputPilot, Seeker
+    from microsim.recording.bag_replay import InputPilot, ReplayTimeline
     from microsim.runner import Runner
     from microsim.simulation import Simulation
 
@@ -215,7 +215,7 @@ def _prepared(again: Replay, options: ReplayOptions, plan: Plan) -> Run:
     rtf = options.rtf or 1.0 if plan.moves_in_time else options.rtf
     run = Run(Runner(sim, rtf), plan, title=again.bag.path.name, logs_warnings=False)
     if plan.moves_in_time:
-        run.timeline = Seeker(again, sim)
+        run.timeline = ReplayTimeline(again, sim)
     else:
         run.runner.steer(lambda sim: InputPilot(again, sim))
     return run

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from microsim.recording.bag_io import open_bag
 from microsim.recording.bag_plot import plot
-from microsim.recording.bag_replay import Replay, Seeker
+from microsim.recording.bag_replay import Replay, ReplayTimeline
 
 
 def write_plot(recording: Path, target: Path, plugins: Sequence[str | Path] = ()) -> None:
@@ -24,7 +24,7 @@ def write_page(again: Replay, target: Path, progress: Callable[[float], None] = 
     bag, sim = again.bag, again.sim
     ignored = f"{again.ignored} inputs ignored" if again.ignored else ""
     exported = ExportedRun(sim.scenario.name, sim.seed, bag.path.name, bag.run_info.end.get("digest", ""), ignored)
-    return write_html(target, sim, Seeker(again, sim), exported, progress)
+    return write_html(target, sim, ReplayTimeline(again, sim), exported, progress)
 
 
 def page_of(recording: Path, target: Path, plugins: Sequence[str | Path] = ()) -> int:
