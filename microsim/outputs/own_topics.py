@@ -1,4 +1,4 @@
-"""The simulator's own topics: clock, frames, status, world, radio metrics, facts about the run."""
+"""The simulator's own topics: clock, frames, status, world, radio metrics, information about the run."""
 
 from __future__ import annotations
 
@@ -128,11 +128,11 @@ class Status:
     def fire(self, tick: int, stamp_ns: int) -> None:
         entries = self.entries(tick)
         watched = ("is_offroad", "polygon", "blocked", "touching")
-        facts = [(name, level, message, *map(values.get, watched))
-                 for name, (level, message, values) in entries.items()]  # fmt: skip
-        if tick >= self.next_regular or facts != self.last_sent:
+        shown = [(name, level, message, *map(values.get, watched))
+                for name, (level, message, values) in entries.items()]  # fmt: skip
+        if tick >= self.next_regular or shown != self.last_sent:
             self.send(stamp_ns, self.encode(stamp_ns, entries))
-            self.last_sent = facts
+            self.last_sent = shown
             if tick >= self.next_regular:
                 self.next_regular = self.trigger.next_tick(tick + 1)
         self.due = tick + 1

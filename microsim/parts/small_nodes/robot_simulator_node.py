@@ -333,7 +333,7 @@ class RobotSimulator:
         for robot, name in enumerate(self.robots):
             state = self.state(robot)
             title = f"robot_simulator: {name}" if name else "robot_simulator"
-            found[title] = (WARN if state == "TIMEOUT_STOP" else OK, state, self.facts(robot, fleet))
+            found[title] = (WARN if state == "TIMEOUT_STOP" else OK, state, self.figures(robot, fleet))
         return found
 
     # ---- what is so -------------------------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ class RobotSimulator:
         """Where it is: what its scanner sees."""
         return PlanarPose(*self.sim.fleet.state[[X, Y, YAW], robot].tolist())
 
-    def facts(self, robot: int = 0, fleet: Fleet | None = None) -> dict[str, str]:
+    def figures(self, robot: int = 0, fleet: Fleet | None = None) -> dict[str, str]:
         """What /diagnostics says of a robot."""
         rows = (fleet or self.sim.fleet).rows("v", "yaw_rate", "command_age", "ahead")
         v, omega, age, ahead = rows[:, robot].tolist()
