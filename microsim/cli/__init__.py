@@ -88,7 +88,11 @@ def main(*command: str) -> NoReturn:
 
 
 def _import_help() -> None:
-    """Without Markdown and tracebacks of rich: half of what typer's help imports, and not used here."""
+    """Without Markdown and tracebacks of rich: half of what typer's help imports, and not used here.
+
+    A third of the time of `--help`, since typer imports them with the module (github.com/fastapi/typer/pull/1128 made
+    only that module late). `test_foreign_internals` notices when this can go.
+    """
     unused = [name for name in ("rich.markdown", "rich.traceback") if name not in sys.modules]
     for name in unused:
         sys.modules[name] = ModuleType(name)

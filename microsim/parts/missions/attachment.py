@@ -87,10 +87,10 @@ class MissionAttachment(Attachment):
         yield
 
     def _judge(self, mission_run: MissionRun, run: Run) -> None:
-        facts = run.results["mission"] = mission_run.facts()
+        verdict = run.results["mission"] = mission_run.verdict()
         mission_run.write_report(self.given.report, round(run.runner.lap_wall_s, 6))
-        run.lines.append(verdict_line(facts))
-        run.failures += facts["violations"]
+        run.lines.append(verdict_line(verdict))
+        run.failures += verdict["violations"]
 
 
 class MissionRun:
@@ -136,7 +136,7 @@ class MissionRun:
             self._resume_at = None
             self.runner.pause(False)
 
-    def facts(self) -> dict[str, Any]:
+    def verdict(self) -> dict[str, Any]:
         """For the result of the run."""
         pilot = self._latest_pilot()
         found = {"name": self.mission.name, "expectations": len(self.mission.expect)}
@@ -161,13 +161,13 @@ class MissionRun:
         return next((pilot for pilot in self.runner.pilots if isinstance(pilot, MissionPilot)), None)
 
 
-def verdict_line(facts: dict[str, Any]) -> str:
+def verdict_line(verdict: dict[str, Any]) -> str:
     """For the summary."""
-    met = facts["expectations"] - facts["undecided"]
-    if facts["violations"]:
-        return f"  mission     {facts['name']}: FAILED"
-    rest = f", {facts['undecided']} not judged: the run ended too soon" if facts["undecided"] else ""
-    return f"  mission     {facts['name']}: {met} of {facts['expectations']} expectations met{rest}"
+    met = verdict["expectations"] - verdict["undecided"]
+    if verdict["violations"]:
+        return f"  mission     {verdict['name']}: FAILED"
+    rest = f", {verdict['undecided']} not judged: the run ended too soon" if verdict["undecided"] else ""
+    return f"  mission     {verdict['name']}: {met} of {verdict['expectations']} expectations met{rest}"
 
 
 # ---- --autopilot -----------------------------------------------------------------------------------------------------

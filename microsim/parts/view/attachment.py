@@ -89,7 +89,7 @@ def _controls(run: Run) -> tuple[RunControls, SliderTimeline | None, dict[str, A
     from microsim.parts.view.web import ReplayTimeline, RunControls
 
     if run.timeline is None:
-        return RunControls(run.runner.reset, run.load, lambda: dict(run.facts()), loops=True), None, {}
+        return RunControls(run.runner.reset, run.load, lambda: dict(run.about()), loops=True), None, {}
     timeline = ReplayTimeline(run.runner, run.timeline)
     timeline.wait_for_page()
     return RunControls(), timeline, {"mode": "replay", "title": run.title}

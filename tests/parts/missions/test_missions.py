@@ -199,7 +199,7 @@ def test_on_ros_2_a_reset_begins_the_mission_anew_and_a_world_that_cannot_fly_it
     )
     node.runner.step(20)
     assert not node.runner.pilots
-    assert flight.facts()["undecided"] == 4
+    assert flight.verdict()["undecided"] == 4
 
 
 # ---- waypoints ------------------------------------------------------------------------------------------------------

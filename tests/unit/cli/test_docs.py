@@ -255,7 +255,7 @@ def test_everything_a_plug_in_sensor_gets_is_explained():
     from microsim.sensors.sensor import SensorContext
 
     page = (DOCS / "do/plugins.md").read_text(encoding="utf-8")
-    inside = {"physics", "key", "now", "shared", "with_settings"}  # what the others are made from
+    inside = {"worlds", "key", "now", "shared", "with_settings"}  # what the others are made from
     inside |= {"bundle", "bundle_key", "odom_frame", "base_frame", "splats_of_others"}  # of use to built-in sensors
     names = {*SensorContext.__dataclass_fields__, *vars(SensorContext)} - inside
     assert not [name for name in names if not name.startswith("_") and f"`{name}" not in page]

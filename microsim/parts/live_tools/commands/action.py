@@ -96,8 +96,8 @@ def send_goal(options: GoalOptions) -> int:
     type_name, values = type_and_values(options.given or [], "ACTION", options.stdin)
     goal, type_name = read_values(values or "{}"), options.type_name or type_name
 
-    def show(what: str, facts: Any) -> None:
-        print(json_text({what: facts}) if options.json else yaml_text({what: facts}), flush=True)
+    def show(what: str, value: Any) -> None:
+        print(json_text({what: value}) if options.json else yaml_text({what: value}), flush=True)
 
     def on_feedback(message: Any) -> None:
         show("feedback", to_plain(message, in_base64=options.json))

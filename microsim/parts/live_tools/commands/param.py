@@ -241,8 +241,8 @@ def describe(options: DescribeOptions) -> None:
     with connected(None) as node:
         found = node.parameters(options.node_name, options.timeout).describe(*options.names)
         for name in options.names:
-            facts = {"name": name, **found[name]}
-            print(json_text(facts) if options.json else yaml_text(facts))
+            answer = {"name": name, **found[name]}
+            print(json_text(answer) if options.json else yaml_text(answer))
 
 
 class DumpOptions(NamedTuple):

@@ -77,9 +77,9 @@ def echo(
 
 def _print(found: Transform, as_json: bool) -> None:
     if as_json:
-        facts: dict[str, Any] = {"target": found.target, "source": found.source, "time_ns": max(found.time_ns, 0)}
-        facts |= {"is_static": found.time_ns < 0, "translation": list(found.translation)}
-        print(json_text({**facts, "rotation_xyzw": list(found.rotation)}), flush=True)
+        answer: dict[str, Any] = {"target": found.target, "source": found.source, "time_ns": max(found.time_ns, 0)}
+        answer |= {"is_static": found.time_ns < 0, "translation": list(found.translation)}
+        print(json_text({**answer, "rotation_xyzw": list(found.rotation)}), flush=True)
         return
     when = "static" if found.time_ns < 0 else f"at {found.time_ns / 1e9:.3f} s"
     x, y, z, w = found.rotation

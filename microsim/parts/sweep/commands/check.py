@@ -217,9 +217,9 @@ def _print_table(verdicts: Sequence[CheckVerdict], tried: Sequence[Environment])
 
 def _row(verdict: CheckVerdict) -> tuple[str, ...]:
     reference, case = verdict.reference, verdict.case
-    facts = ("", "", "") if reference.error else (str(reference.seed), str(reference.ticks), reference.digest[:16])
+    entry = ("", "", "") if reference.error else (str(reference.seed), str(reference.ticks), reference.digest[:16])
     mission = Path(case.mission).stem if case.mission.endswith((".yaml", ".yml", ".json")) else case.mission
-    return (case.scenario, mission, *facts, _outcome(verdict))
+    return (case.scenario, mission, *entry, _outcome(verdict))
 
 
 def _outcome(verdict: CheckVerdict) -> str:
@@ -268,10 +268,10 @@ def _case_report(verdict: CheckVerdict, found: dict[tuple[Case, str], Finding]) 
     differences = []
     for result in verdict.different:
         finding = found.get((case, result.run.environment.name))
-        facts: dict[str, Any] = {"environment": result.run.environment.name, "digest": result.digest}
+        entry: dict[str, Any] = {"environment": result.run.environment.name, "digest": result.digest}
         if finding is not None:
-            facts |= {"tick": finding.tick, "topic": finding.topic, "about": str(finding)}
-        differences.append(facts)
+            entry |= {"tick": finding.tick, "topic": finding.topic, "about": str(finding)}
+        differences.append(entry)
     return {
         "scenario": case.scenario, "mission": case.mission, "seed": None if reference.error else reference.seed,
         "ticks": reference.ticks, "digest": reference.digest, "same": list(verdict.same), "different": differences,

@@ -447,8 +447,8 @@ def _say_nothing_found(plan: Plan, options: SweepOptions) -> None:
 def _say_smallest(plan: Plan, found: RunOutcome, smallest: Smallest, options: SweepOptions) -> None:
     token = plan.token(found.run)
     if options.json:
-        facts = {"found": True, "token": token, "file": str(smallest.file), "values": smallest.values}
-        print_json({**facts, "flights": smallest.runs, "mission": smallest.case.mission})
+        answer = {"found": True, "token": token, "file": str(smallest.file), "values": smallest.values}
+        print_json({**answer, "flights": smallest.runs, "mission": smallest.case.mission})
         return
     values = ", ".join(f"{name} = {value}" for name, value in smallest.values.items())
     print(f"found: {options.find}: in run {found.run:,} of {len(plan):,}: {token}")
