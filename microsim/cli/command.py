@@ -169,7 +169,7 @@ def as_named_now(words: list[str]) -> list[str]:
 
 
 _ABOUT = """\
-MicroSim is a deterministic robot simulator that speaks ROS 2. The same scenario,
+MicroSim: a deterministic robot simulator that speaks ROS 2. The same scenario,
 seed and commands give the same messages, byte for byte, on every machine."""
 
 
