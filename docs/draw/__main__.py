@@ -15,7 +15,7 @@ BY_HAND = {"training_picture.py"}
 
 
 def scripts(names: list[str]) -> list[Path]:
-    found = [each for each in sorted(HERE.glob("*_*.py")) if each.name not in BY_HAND and not each.name.startswith("__")]
+    found = [each for each in sorted(HERE.glob("[a-z]*.py")) if each.name not in BY_HAND]
     return [each for each in found if not names or any(name in each.stem for name in names)]
 
 

@@ -1,6 +1,6 @@
 """Draws docs/pictures/tutorial_world.webp: the world of the tutorial from above, and where its rover stops.
 
-The scenario is the one on the page. Run it again when the page changes: `.venv/bin/python docs/draw/tutorial_picture.py`.
+The scenario is the one on the page. Run it again when the page changes: `make pictures ARGS=tutorial`.
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ def main() -> None:
     axes.annotate("water", (40, 12), ha="center", va="center")
     axes.annotate("target", (50, 32), ha="center", va="bottom")
     axes.plot(*zip(*path, strict=True), color=COLOURS["rover"], linewidth=2)
-    axes.annotate(
-        f"stops at x = {path[-1][0]:.3f}", path[-1], (16, 15.5), ha="center", arrowprops={"arrowstyle": "->"}
-    )
+    axes.annotate(f"stops at x = {path[-1][0]:.3f}", path[-1], (16, 15.5), ha="center", arrowprops={"arrowstyle": "->"})
     for robot, (x, y) in {"rover": (5, 20), "scout": (5, 30), "drone": (30, 20)}.items():
         axes.plot(x, y, "o", color=COLOURS[robot], markersize=8, markeredgecolor="white")
         beside_the_box = (28, -4) if robot == "drone" else (7, 5)
