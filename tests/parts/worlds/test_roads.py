@@ -260,8 +260,8 @@ def test_marks_are_as_wide_as_marks_and_asphalt_is_beside_them(oval: Path) -> No
     rows = road_world("oval", roads, "oval.xodr", 0.5).gaussians.astype(np.float64)
     assert len(rows) < 150_000
     sigmas, colours = np.exp(rows[:, 3:5]), 0.5 + 0.28209479177387814 * rows[:, 11:14]
-    turn = 2.0 * np.arctan2(rows[:, 8], rows[:, 9])  # level ground: turned about z alone
-    assert np.abs(rows[:, 6:8]).max() < 1e-6
+    x, y, z, w = rows[:, 6:10].T
+    turn = np.arctan2(2.0 * (x * y + z * w), 1.0 - 2.0 * (y * y + z * z))  # of its first axis, from above
 
     def colour(point: np.ndarray) -> np.ndarray:
         off = point - rows[:, :2]
