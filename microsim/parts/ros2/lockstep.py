@@ -128,7 +128,8 @@ class Lockstep:
         self._has_large = False  # something large was sent since it was last known what has arrived
         self._handling = Settling(transport, now)
         self._asking: list[str] = []  # nodes that it asks
-        self._ending: Settling | None = None  # asks the same when the run is over
+        self._ending: Settling | None = None  # asks the same when the run is over, and
+        self._ended_at = 0.0  # since when
         self._recovering: dict[str, Settling] = {}  # by what a gate awaits: whether its node has handled everything
         self._meeting = self._new_meeting()
         self._lacks = ""  # what is not known yet of the nodes
@@ -223,10 +224,26 @@ class Lockstep:
 
     def is_handled(self) -> bool:
         """Whether the nodes that can be asked have handled all that they were sent; for the end of a run."""
+        now = self._runner.clock.now()
         if self._ending is None:
-            self._ending = Settling(self._transport, self._runner.clock.now)
+            self._ending, self._ended_at = Settling(self._transport, self._runner.clock.now), now
             self._ending.begin({node: rounds_after(topic) for node, topic in self._busy.items()})
-        return self._ending.is_over()
+        if self._ending.is_over():
+            return True
+        silent, waited = self._ending.silent, now - self._ended_at
+        for state in self._states.values():
+            if set(silent).isdisjoint(state.nodes.split()):
+                continue
+            is_late = waited >= state.gate.patience_s
+            text = f"{' and '.join(silent)} has not handled the last messages, sent at {self._runner.sim_s:.3f} s"
+            text = f"lockstep: waiting at the end since {waited:.1f} s: {text}"
+            if is_late and state.gate.policy == "fail":
+                raise LockstepError(text)
+            if is_late and state.gate.policy == "continue":
+                self._warn(f"{text}: ended without it")
+                return True
+            self._report(state, waited, text)
+        return False
 
     def _ask_those_who_owe(self) -> None:
         """A node that has handled all it was sent owes nothing, however many replies are missing."""
@@ -525,11 +542,11 @@ class Lockstep:
 
     # ---- reports ---------------------------------------------------------------------------------------------------
 
-    def _report(self, state: GateState, waited: float) -> None:
+    def _report(self, state: GateState, waited: float, text: str = "") -> None:
         now = self._runner.clock.now()
         if waited >= (STALL_S if self.has_begun else START_S) and now - state.reported_at >= REPEAT_S:
             state.reported_at = now
-            self._warn(self._text(state, waited))
+            self._warn(text or self._text(state, waited))
 
     def _text(self, state: GateState, waited: float) -> str:
         """Which gate, which node, what was sent to it when, and for how long the run has been waiting."""

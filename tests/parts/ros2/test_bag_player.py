@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from microsim.cli import app
 from microsim.errors import MicroSimError, UsageError
 from microsim.messages.topics import Qos
 from microsim.parts.ros2.bag_player import Playing
+from microsim.parts.ros2.lockstep import LockstepError
 from microsim.parts.ros2.transport.memory import Bus, MemoryTransport
 from microsim.recording.bag_model import BagError
 from microsim.recording.bag_source import BagSource
@@ -78,6 +79,7 @@ class Node(threading.Thread):
         self, bus: Bus, topics: dict[str, str], replies_to: str, seed: int = 0, longest_s: float = 0.002, depth: int = 1
     ) -> None:
         super().__init__(daemon=True)
+        self.hangs_at = 0  # the number of a message: from there on it handles nothing
         self.heard: list[tuple[str, int]] = []
         self._transport = MemoryTransport("slam", bus=bus)
         self._transport.declare([], lambda changes: "")
@@ -94,6 +96,8 @@ class Node(threading.Thread):
             stamp = wire.decode(kind, cdr)
             stamp = stamp.clock if kind == CLOCK else stamp.header.stamp
             self.heard.append((topic, (stamp.sec * 10**9 + stamp.nanosec)))
+            while len(self.heard) == self.hangs_at and not self._is_over:
+                time.sleep(0.01)
             if topic == self._replies_to:
                 told = f"{len(self.heard)} {hash(tuple(self.heard))}"
                 self._out.publish(wire.encode(STRING, wire.new(STRING, data=told)))
@@ -147,6 +151,25 @@ def test_a_node_with_queues_of_one_message_gets_every_message_in_recorded_order_
             assert source.count == len(entries)
             digests.add(source.digest)
     assert len(digests) == 1
+
+
+@pytest.mark.parametrize("policy", ["fail", "continue"])
+def test_a_node_that_never_handles_the_last_message_is_named_and_holds_the_end_no_longer_than_it_may(
+    tmp_path: Path, policy: str
+) -> None:
+    entries = drive()
+    assert entries[-1][0] == "/imu", "no gate waits for it"
+    bag = write(tmp_path / "bag", entries)
+
+    def hanging(bus: Bus) -> Node:
+        node = Node(bus, BOTH, "/range", longest_s=0.0)
+        node.hangs_at = len(entries)
+        return node
+
+    problem = r"waiting at the end since \d\.\d s: /slam has not handled the last messages, sent at .*\.195 s"
+    fails = pytest.raises(LockstepError, match=problem) if policy == "fail" else nullcontext()
+    with fails, played(bag, [{**REPLY, "within": 1, "on_stall": policy}], hanging) as (source, _):
+        assert source.count == len(entries)
 
 
 def test_what_a_settled_node_publishes_is_recorded_with_the_time_of_its_message_and_can_be_read_by_others(
