@@ -223,6 +223,68 @@ def test_types_of_others_are_read_from_the_bag(tmp_path: Path) -> None:
     assert wire.is_known(GAUGE)
 
 
+def played_of(bag: Path) -> tuple[list[str], str, BagSource]:
+    """Topics of the messages that are played, and notes."""
+    source = BagSource(bag)
+    return [each.topic for _, each in source.messages() if each is not None], "; ".join(source.notes), source
+
+
+def test_a_topic_is_played_with_its_first_type_and_clock_only_with_its_own(tmp_path: Path) -> None:
+    drive_ = drive(8)
+    text = wire.encode(STRING, wire.new(STRING))
+    entries = [("/clock", STRING, EPOCH, text), *drive_]
+    store = get_typestore(Stores.ROS2_JAZZY)
+    with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        for topic, kind, time_ns, data in [*entries, ("/imu", STRING, EPOCH + 100 * MS, text)]:
+            writer.write(_connection(writer, topic, kind, store), time_ns, data)
+    topics, notes, source = played_of(tmp_path / "bag")
+    assert topics == [topic for topic, *_ in drive_]
+    other = "not played, because they have another type, too"
+    assert notes == f"{other}: /clock (std_msgs/msg/String), /imu (std_msgs/msg/String)"
+    assert source.span_ns == 35 * MS, "of the recorder: there is no /clock"
+
+
+def _connection(writer: Writer, topic: str, kind: str, store: Any) -> Any:
+    found = (each for each in writer.connections if (each.topic, each.msgtype) == (topic, kind))
+    return next(found, None) or writer.add_connection(topic, kind, typestore=store)
+
+
+def test_names_that_ros_2_does_not_have_are_left_out_and_named(tmp_path: Path) -> None:
+    names = ["/a b", "/ü", "/1a", "/a//b", "/a/", "imu", "/_a1/b"]
+    topics, notes, _ = played_of(write(tmp_path / "bag", [(name, IMU, EPOCH, stamped(IMU, 0)) for name in names]))
+    assert topics == ["imu", "/_a1/b"]
+    named = ", ".join(f"{name} ({IMU})" for name in names[:5])
+    assert notes == f"not played, because their names are not those of topics of ROS 2: {named}"
+
+
+def test_messages_that_are_empty_or_encoded_otherwise_are_left_out_and_counted(tmp_path: Path) -> None:
+    """rosbag2 has recorded such where its middleware failed."""
+    good = stamped(IMU, 0)
+    data = [good, b"", b"\0\1\0\0", b"\0\0" + good[2:], good]
+    topics, _, source = played_of(
+        write(tmp_path / "bag", [("/imu", IMU, EPOCH + n, each) for n, each in enumerate(data)])
+    )
+    assert topics == ["/imu"] * 2
+    assert source.damaged == {"/imu": 3}
+
+
+def test_a_damaged_clock_is_named_with_its_bag(tmp_path: Path) -> None:
+    bag = write(tmp_path / "bag", [("/clock", CLOCK, EPOCH, b"\0\1\0\0\1")])
+    with pytest.raises(BagError, match=r"bag: /clock: rosgraph_msgs/msg/Clock: 1 bytes? (are|is) too few"):
+        list(BagSource(bag).messages())
+
+
+def test_a_bag_whose_types_have_other_fields_says_so(tmp_path: Path) -> None:
+    """`Range` of Humble ends earlier than that of later distributions."""
+    with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        connection = writer.add_connection("/range", RANGE, typestore=get_typestore(Stores.ROS2_HUMBLE))
+        writer.write(connection, EPOCH, stamped(RANGE, 0)[:-4])
+    topics, notes, _ = played_of(tmp_path / "bag")
+    assert topics == ["/range"]
+    assert notes.startswith(f"/range: the bag defines {RANGE} otherwise than ROS 2 Jazzy")
+    assert not played_of(write(tmp_path / "today", drive(4)))[1]
+
+
 def test_a_part_of_a_bag_begins_with_what_was_latched_before_it(tmp_path: Path) -> None:
     map_ = [("/map", STRING, EPOCH, wire.encode(STRING, wire.new(STRING, data="map")))]
     bag = write(tmp_path / "bag", [*map_, *drive()], latched=["/map"])
