@@ -3,6 +3,8 @@
 DURATION ?= 60
 SCENARIO ?= showcase
 DEMO     ?= oval
+# A test that hangs fails after LIMIT seconds, so that the others are reported.
+LIMIT    ?= 600
 # Tests wait for a third of their time, for processes and networks: two more than there are cores keep these busy.
 WORKERS  ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
 BUSY     ?= 4
@@ -16,7 +18,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 READY := $(VENV)/.ready
 FAST  := -m "not slow and not bench and not aarch64 and not interop and not learning and not gpu"
-SPLIT  = -n $(WORKERS) --dist worksteal # neighbours stay together, and share what their file prepares
+SPLIT  = -n $(WORKERS) --dist worksteal --timeout $(LIMIT) # neighbours stay together, and share what their file prepares
 QUICK := $(shell cat tests/quick.txt)
 CODE  := microsim tests benchmarks examples docs launch setup.py
 METADATA := setup.py setup.cfg pyproject.toml microsim/version.py
@@ -90,7 +92,7 @@ coverage: $(READY)-dev ## Measure test coverage; microsim/engine must reach 95 %
 bench: $(READY)-bench ## Measure speed beside peers: prints a table, writes JSON
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(READY)-dev ## Repeat what docs/reliability.md promises at length (an hour or two; ARGS='--scale 0.01' for a trial)
+soak: $(READY)-dev ## Repeat what docs/understand/reliability.md promises at length (an hour or two; ARGS='--scale 0.01' for a trial)
 	@$(BIN)/python -m tests.soak --write $(ARGS)
 
 gpu: $(READY)-dev ## Test the GPU back end, on a machine that has one and CuPy (`pip install '.[gpu]'`)
