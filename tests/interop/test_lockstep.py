@@ -244,7 +244,7 @@ def digest_of_five(five_topics: Path) -> str:
 def test_a_node_that_reads_five_topics_gives_one_digest_whatever_the_order_of_its_subscriptions(
     domain: int, transport: str, executor: str, five_topics: Path, digest_of_five: str
 ) -> None:
-    for order in ORDERS:
+    for order in ORDERS if executor.startswith("Single") else ORDERS[:2]:
         with five(domain, "rclpy", order=order, executor=executor, longest=0.005):
             assert run(domain, transport, "--lockstep", GATE, scenario=five_topics) == digest_of_five
 
@@ -254,7 +254,7 @@ def test_a_node_of_connect_gives_the_digest_of_one_of_rclpy(
     domain: int, transport: str, five_topics: Path, digest_of_five: str
 ) -> None:
     """Fast DDS 3 does not know to which node an endpoint on Cyclone DDS belongs: it must be found out."""
-    for order in ORDERS:
+    for order in ORDERS[:2]:
         with five(domain, "connect", order=order, longest=0.005):
             assert run(domain, transport, "--lockstep", GATE, scenario=five_topics) == digest_of_five
 
@@ -262,10 +262,11 @@ def test_a_node_of_connect_gives_the_digest_of_one_of_rclpy(
 @pytest.mark.parametrize("kind", ["rclpy", "connect"])
 @pytest.mark.parametrize("transport", ["dds", "rclpy"])
 def test_a_run_waits_for_a_node_that_is_late_and_one_in_place_of_one_that_died_which_outlives_it(
-    domain: int, transport: str, kind: str, five_topics: Path, digest_of_five: str
+    domain: int, transport: str, kind: str, five_topics: Path, digest_of_five: str, tmp_path: Path
 ) -> None:
     python = rclpy_python() if transport == "rclpy" else sys.executable
-    options = ["--duration", "1", "--json", "--transport", transport, "--lockstep", GATE, *FAST]
+    record = ["--record", str(tmp_path / "bag")]
+    options = ["--duration", "1", "--json", "--transport", transport, "--lockstep", GATE, *record, *FAST]
     with subprocess.Popen(
         [python, "-m", "microsim", "run", str(five_topics), *options],
         cwd=REPOSITORY, env=environment(domain), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -275,16 +276,19 @@ def test_a_run_waits_for_a_node_that_is_late_and_one_in_place_of_one_that_died_w
         with five(domain, kind, dies_at=40) as first:
             first.wait(120.0)
         with five(domain, kind):
-            output, log = simulator.communicate(timeout=240.0)
+            output, _ = simulator.communicate(timeout=240.0)
             assert json.loads(output)["ticks"] == 60
-            assert "/five has joined" in log
+            known = [not row["not_known"] for row in csv.DictReader((tmp_path / "bag" / "lockstep.csv").open())]
+            assert known == sorted(known, reverse=True), "from the new node on it is not known what it had received"
+            assert known[0]
+            assert not known[-1]
             assert run(domain, transport, "--lockstep", GATE, scenario=five_topics) == digest_of_five
 
 
 @pytest.mark.parametrize("transport", ["dds", "rclpy"])
 def test_a_real_rclpy_controller_gives_one_digest_whatever_its_delays(domain: int, transport: str) -> None:
     digests = set()
-    for longest_s, rtf in ((0.0, ()), (0.05, ()), (0.05, ("--rtf", "1"))):
+    for longest_s, rtf in ((0.0, ()), (0.05, ("--rtf", "1"))):
         with controller(domain, longest_s):
             digests.add(run(domain, transport, "--lockstep", GATE, *rtf))
     assert len(digests) == 1

@@ -212,10 +212,10 @@ class Lockstep:
     def _has_sent_all(self) -> bool:
         """Whether the whole tick has been sent; a part follows when nodes have handled the one before."""
         while self._unsent:
-            if not self._handling.is_over():
+            if not self._handling.is_over() or self._is_another(self._states.values()):
                 for state in self._states.values():
                     self._wait_for(state)
-                if self._handling.silent:
+                if self._handling.silent or self._is_another(self._states.values()):
                     return False
             for node in self._asking:
                 self._busy.pop(node, None)
@@ -315,10 +315,22 @@ class Lockstep:
     def _settle(self) -> None:
         """One node after another, as they are listed: the first may send to the second."""
         for state in self._settles:
-            if state.is_closed:
-                state.advance(self._runner.clock.now())
+            is_waiting = state.is_closed and not state.has_newcomers
+            if is_waiting and state.advance(self._runner.clock.now()) and self._is_another((state,)):
+                state.close(state.asked, state.closed_at)
             if state.is_closed:
                 return
+
+    def _is_another(self, states: Iterable[GateState]) -> bool:
+        """Whether an answer may be that of a node which took the place of the one that was asked.
+
+        That takes time: after a short wait it is the same.
+        """
+        now = self._runner.clock.now()
+        for state in states:
+            if now - state.closed_at >= LOOK_S:
+                self._look(state)
+        return any(state.has_newcomers for state in states)
 
     def _hand_over(self) -> None:
         tick, opened = self._runner.sim.tick, [state for state in self._states.values() if state.asked]
@@ -347,7 +359,15 @@ class Lockstep:
             self._ahead = 0
 
     def _look_for_subscriptions(self) -> None:
-        """A node may subscribe during the run: from then on it is asked about that topic, too."""
+        """A node may subscribe during the run: from then on it is asked about that topic, too.
+
+        Others may join that publish replies, and be taken for it.
+        """
+        for state in self._states.values():
+            if state.gate.expect is not None:
+                publishers = self._peers(state.gate.expect, publishers=True)
+                joined = {end: node for end, node in publishers.items() if end not in state.publishers}
+                self._distrust(_joined(joined), "it joined during the run, which was noticed")
         for node, topics in self._meeting.newly_read().items():
             text = f"{node} has subscribed to {' and '.join(sorted(topics))} during the run"
             self._runner.note("warn", f"lockstep: {text}: what it received before depends on timing")
@@ -493,7 +513,7 @@ class Lockstep:
         if state.is_closed or self._unsent:
             self.missed += 1
             self._warn(f"{self._text(state, waited)}: continued without it")
-            state.has_missed = True
+            state.has_missed, state.has_newcomers = True, False
             state.forget()
             self._handling.begin({})
             self._busy.clear()
