@@ -10,6 +10,7 @@ has a file of its own, so that processes can compile at the same time.
 
 import hashlib
 import os
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property
@@ -22,7 +23,9 @@ import numba.core.utils
 from numba.core import caching, event
 from numba.core.ccallback import CFunc
 
+from microsim.engine import prebuilt
 from microsim.engine.kernel_key import NotByValueError, key_of
+from microsim.engine.prebuilt import Prebuilt
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -62,22 +65,25 @@ def _cache_folder() -> Path | None:
 
 
 CACHE_FOLDER = _cache_folder()
+PREBUILT = Prebuilt(prebuilt.FOLDER, VERSIONS)
 
 
 def is_precompiled(what: str) -> bool:
-    """Whether all that `what` needs was compiled before, by this version, and is in the cache."""
-    return bool(numba.core.config.DISABLE_JIT) or (CACHE_FOLDER is not None and _mark(CACHE_FOLDER, what).exists())
+    """Whether all that `what` needs came with the package, or was compiled before by this version and kept."""
+    if numba.core.config.DISABLE_JIT or PREBUILT.has(_mark_of(what)):
+        return True
+    return CACHE_FOLDER is not None and (CACHE_FOLDER / _mark_of(what)).exists()
 
 
 def note_precompiled(what: str) -> None:
     """All that `what` needs is compiled."""
     if CACHE_FOLDER is not None and not numba.core.config.DISABLE_JIT:
         with suppress(OSError):  # reported again next time; nothing is lost
-            _mark(CACHE_FOLDER, what).touch()
+            (CACHE_FOLDER / _mark_of(what)).touch()
 
 
-def _mark(folder: Path, what: str) -> Path:
-    return folder / f"precompiled-{hashlib.sha256(f'{source_hash()} {what}'.encode()).hexdigest()[:16]}"
+def _mark_of(what: str) -> str:
+    return f"{prebuilt.OF_MARKS}{hashlib.sha256(f'{source_hash()} {what}'.encode()).hexdigest()[:16]}"
 
 
 @contextmanager
@@ -145,7 +151,7 @@ def _compiled(function: _Function, **options: bool) -> _Function:
 
 def _kept(compiled: Any, form: str = "") -> Any:
     """Compiled code that is looked for on disk, and kept there."""
-    if CACHE_FOLDER is not None and not numba.core.config.DISABLE_JIT:
+    if not numba.core.config.DISABLE_JIT and (CACHE_FOLDER is not None or PREBUILT.target is not None):
         function = compiled.__wrapped__ if isinstance(compiled, CFunc) else compiled.py_func
         compiled._cache = KernelCache(function, f"{form}{'-checked' * is_checked(function)}")
     return compiled
@@ -240,16 +246,33 @@ class SignatureFiles(caching.IndexDataCacheFile):  # type: ignore[misc]
     """
 
     def save(self, key: Any, data: Any) -> None:
+        if CACHE_FOLDER is None:
+            return
         try:
             self._save_data(self._name(key), (self._source_stamp, key, data))
         except OSError as error:  # a full disk, for example; the code that was compiled runs all the same
             CACHE_PROBLEMS.append(f"{error.filename or CACHE_FOLDER}: {error.strerror or error}")
 
     def load(self, key: Any) -> Any:
+        """What was compiled here before, or came with the package."""
         try:
-            stamp, saved_key, data = self._load_data(self._name(key))
+            found = self._load_data(self._name(key))
         except Exception:  # there is none, or it is damaged: pickles fail in many ways; it is compiled again
+            return self._prebuilt(key)
+        return self._checked(found, key)
+
+    def _prebuilt(self, key: Any) -> Any:
+        if PREBUILT.target is None:
             return None
+        key = prebuilt.key_for(key, PREBUILT.target)
+        data = PREBUILT.read(self._name(key))
+        try:
+            return None if data is None else self._checked(pickle.loads(data), key)  # noqa: S301 - part of the package
+        except Exception:  # as above
+            return None
+
+    def _checked(self, found: Any, key: Any) -> Any:
+        stamp, saved_key, data = found
         return data if (stamp, saved_key) == (self._source_stamp, key) else None
 
     def flush(self) -> None:
