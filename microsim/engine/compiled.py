@@ -1,7 +1,8 @@
 """`kernel`: compiles a function of numbers with numba, bit-exactly and cached.
 
 No fastmath and no fused multiply-add, so a kernel gives the bits of its plain-Python form
-(`NUMBA_DISABLE_JIT=1` runs that form). `error_model="numpy"` only removes the zero-division check, which blocks SIMD.
+(`NUMBA_DISABLE_JIT=1` runs that form). `error_model="numpy"` only removes the zero-division check, which blocks SIMD;
+kernels of plug-ins keep it.
 
 A kernel is kept on disk in a file named by all that decides its bits (`kernel_key`). So an outdated one, which could
 give other bits, is never loaded, and after an edit only the kernels that it reaches are compiled again. Each signature
@@ -132,14 +133,24 @@ _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 def is_checked(function: Any) -> bool:
     """Whether a kernel is compiled with checks of every index: those of plug-ins, and with NUMBA_BOUNDSCHECK=1 all."""
-    return bool(numba.core.config.BOUNDSCHECK) or not function.__code__.co_filename.startswith(_PACKAGE)
+    return bool(numba.core.config.BOUNDSCHECK) or _is_of_plugin(function)
 
 
-def _njit(function: _Function, **options: bool) -> _Function:
+def _is_of_plugin(function: Any) -> bool:
+    return not function.__code__.co_filename.startswith(_PACKAGE)
+
+
+def _njit(function: _Function, **options: Any) -> _Function:
     if is_checked(function):
         options["boundscheck"] = True
-    compiled: _Function = numba.njit(error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+    options["error_model"] = "python" if _is_of_plugin(function) else "numpy"
+    compiled: _Function = numba.njit(no_cfunc_wrapper=True, **options)(function)
     return compiled
+
+
+def _checks(function: Any) -> str:
+    """The checks of a kernel, in the name of its file."""
+    return "-plugin" if _is_of_plugin(function) else "-checked" * is_checked(function)
 
 
 def _compiled(function: _Function, **options: bool) -> _Function:
@@ -153,7 +164,7 @@ def _kept(compiled: Any, form: str = "") -> Any:
     """Compiled code that is looked for on disk, and kept there."""
     if not numba.core.config.DISABLE_JIT and (CACHE_FOLDER is not None or PREBUILT.target is not None):
         function = compiled.__wrapped__ if isinstance(compiled, CFunc) else compiled.py_func
-        compiled._cache = KernelCache(function, f"{form}{'-checked' * is_checked(function)}")
+        compiled._cache = KernelCache(function, f"{form}{_checks(function)}")
     return compiled
 
 
