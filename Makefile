@@ -28,13 +28,13 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run demo test times test-loaded quick test-changed test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 environments interop learning packaging dist lock hooks clean distclean
+.PHONY: help setup run demo test times test-loaded quick test-changed test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 environments interop learning packaging dist pictures lock hooks clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(READY) ## Watch a live simulation in the terminal (DURATION=60 SCENARIO=showcase ARGS=)
-	@ROS_AUTOMATIC_DISCOVERY_RANGE=$${ROS_AUTOMATIC_DISCOVERY_RANGE:-LOCALHOST} $(BIN)/microsim run $(SCENARIO) --demo --duration $(DURATION) $(ARGS)
+	@ROS_AUTOMATIC_DISCOVERY_RANGE=$${ROS_AUTOMATIC_DISCOVERY_RANGE:-LOCALHOST} $(BIN)/microsim run $(SCENARIO) --autopilot --duration $(DURATION) $(ARGS)
 
 demo: $(READY)-view ## See a demo in the browser, and drive (DEMO=oval ARGS=)
 	@$(BIN)/microsim demo $(DEMO) --open $(ARGS)
@@ -98,6 +98,9 @@ soak: $(READY)-dev ## Repeat what docs/understand/reliability.md promises at len
 gpu: $(READY)-dev ## Test the GPU back end, on a machine that has one and CuPy (`pip install '.[gpu]'`)
 	@$(BIN)/python -m pytest -m gpu tests/gpu $(ARGS)
 
+pictures: $(READY)-dev ## Draw every picture of the documentation again (ARGS='lidar editor' for some; needs chromium)
+	@$(BIN)/python -m docs.draw $(ARGS)
+
 docs: $(READY)-docs ## Build the documentation in docs/_build/html
 	@$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
 	@echo "built docs/_build/html/index.html"
@@ -132,7 +135,7 @@ hooks: $(READY)-dev ## Check every commit with pre-commit
 	@$(BIN)/pre-commit install
 
 clean: ## Remove what was built; .venv and downloads stay
-	@rm -rf build install log dist *.egg-info docs/_build docs/_generated .coverage* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .cache/coverage .cache/packaging
+	@rm -rf build install log dist *.egg-info docs/_build .coverage* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .cache/coverage .cache/packaging
 	@find microsim tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## Remove .venv and downloads too

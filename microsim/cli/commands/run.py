@@ -33,6 +33,7 @@ class RenderChoice(str, Enum):
     gpu = "gpu"
 
 
+_DURATION = "Simulated time: 60, 2min, 500ms; default: until Ctrl-C. 0: publish the initial state and stop."
 _RTF = "Real-time factor: 1 real time, 5 five times as fast, 0 as fast as possible."
 _INJECT = (
     "A temporary fault: `camera_front:fail@3s-5s`, `rover/gps:dropout@1s-2s`, `gps:jump(10,0,0)@3s-9s`, "
@@ -54,9 +55,7 @@ class RunOptions(NamedTuple):
     ] = None
     duration: Annotated[
         float | None,
-        option(
-            "--duration TIME", "Simulated time: 60, 2min, 500ms; default: until Ctrl-C. 0: only tick 0.", parser=seconds
-        ),
+        option("--duration TIME", _DURATION, parser=seconds),
     ] = None
     rtf: Annotated[float | None, option("--rtf X", _RTF, parser=real_time_factor, show_default="1")] = None
     digest: Annotated[bool, flag("--digest", "Print the SHA-256 over every message, alone on the last line.")] = False
@@ -85,15 +84,15 @@ def run(options: RunOptions, attachments: Sequence[Attachment] = ()) -> int:
 
     \b
     Examples:
-      microsim run --demo                          watch something happen
-      microsim run --demo --open                   watch and drive in the browser
-      microsim run --demo --foxglove               watch and drive in Foxglove
+      microsim run --autopilot                   watch something happen
+      microsim run --autopilot --open            watch and drive in the browser
+      microsim run --autopilot --foxglove        watch and drive in Foxglove
       microsim run maze --seed 3 --rtf 5           five times as fast as real time
       microsim run my_world.yaml --duration 2min --rtf 0 --headless --digest
       microsim run --world oval --robots ego,drone    drive and fly in a bundle
       microsim run --world oval --inject camera_front:fail@3s-5s
       microsim run --duration 10 --rtf 0 --json    for scripts
-      microsim run --demo --duration 60 --rtf 0 --record flight
+      microsim run --autopilot --duration 60 --rtf 0 --record flight
       microsim run flat --mission patrol --rtf 0 --quiet    a test: its exit code
       microsim run flat --mission patrol --rtf 0 --junit patrol.xml    for CI
       microsim run --from-state five.state         resume from a saved state
@@ -109,7 +108,7 @@ def run(options: RunOptions, attachments: Sequence[Attachment] = ()) -> int:
     return carry_out(plan, named(options.scenario, options.world), options.digest)
 
 
-COMMAND = Command(run, panel="Run", position=110, is_joined=True, json=RunOutput)
+COMMAND = Command(run, panel="Run and watch", position=110, is_joined=True, json=RunOutput)
 
 
 def _written(options: RunOptions) -> list[str]:
