@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from microsim.ci_reports import CiCase, ReportOptions
 from microsim.cli import terminal
-from microsim.cli.command import Command, PluginsOption, QuietOption, TimeoutOption, words_of
+from microsim.cli.command import Command, ControllerOption, PluginsOption, QuietOption, TimeoutOption, words_of
 from microsim.cli.precompile import compiling, precompile_scenario
 from microsim.cli.terminal import Bar, ExitCode, is_quiet, note, print_json, tell, warn
 from microsim.errors import UsageError
@@ -42,6 +42,7 @@ class SweepOptions(NamedTuple):
         list[str] | None, option("--vary KEY=V,V", "Values for a key of the scenario; every combination is run.")
     ] = None
     mission: Annotated[str | None, option("--mission FILE", "The mission to run: a shipped one or a file.")] = None
+    controller: ControllerOption = None
     duration: Annotated[
         float | None, option("--duration S", "Simulated seconds of each run.", show_default="the mission's")
     ] = None
@@ -86,6 +87,7 @@ class SweepOptions(NamedTuple):
         """Keys of the sweep, as in its file."""
         plain = {"seeds": self.seeds, "mission": self.mission, "duration": self.duration}
         lists = {"metrics": words_of(self.metrics), "assert": tuple(self.asserts or ())}
+        lists |= {"controllers": tuple(self.controller or ())}
         return {key: value for key, value in {**plain, **lists}.items() if value not in (None, ())}
 
     def workers(self, plan: Plan) -> WorkerPool:
@@ -121,6 +123,8 @@ def sweep(options: SweepOptions) -> int:
       microsim sweep nightly.yaml --ray 10.0.0.5:6379    on a cluster
       microsim sweep maze --mission patrol --seeds 0..999 \\
           --find "collisions > 0" --out smallest.yaml
+      microsim sweep maze --controller rover=controller.py --duration 60 \\
+          --seeds 0..9999 --vary controllers.rover.near_m=1,2,3
     """
     from microsim.parts.sweep.find import FindError
     from microsim.parts.sweep.results import ResultError
