@@ -90,7 +90,7 @@ coverage: $(READY)-dev ## Measure test coverage; microsim/engine must reach 95 %
 bench: $(READY)-bench ## Measure speed beside peers: prints a table, writes JSON
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(READY)-dev ## Repeat what docs/reliability.md promises at length (an hour or two; ARGS='--scale 0.01' for a trial)
+soak: $(READY)-dev ## Repeat what docs/understand/reliability.md promises at length (an hour or two; ARGS='--scale 0.01' for a trial)
 	@$(BIN)/python -m tests.soak --write $(ARGS)
 
 gpu: $(READY)-dev ## Test the GPU back end, on a machine that has one and CuPy (`pip install '.[gpu]'`)

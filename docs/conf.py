@@ -18,7 +18,7 @@ copyright = "The MicroSim developers"
 version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
-exclude_patterns = ["_build", "_generated", "results", "ext"]
+exclude_patterns = ["_build", "_generated", "understand/results", "ext"]
 myst_enable_extensions = ["deflist", "attrs_inline", "colon_fence"]
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"

@@ -1,4 +1,4 @@
-"""Writes docs/interface.md from the tables of topics, services and parameters."""
+"""Writes docs/lookup/interface.md from the tables of topics, services and parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from microsim.parts.ros2.node_parameters import ScenarioParameters
 from microsim.parts.ros2.sim_services import SERVICE_NAMES
 from microsim.scenario import load_scenario
 
-FILE = Path(__file__).parent / "interface.md"
+FILE = Path(__file__).parent / "lookup/interface.md"
 HEAD = """# ROS 2 interface
 
 Look up everything that the node `microsim` offers. A test keeps this page current: it is generated from the code

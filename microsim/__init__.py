@@ -6,7 +6,7 @@
 True
 >>> messages = sim.step(60)
 
-The names here are public, and `docs/python_api.md` explains each. Everything else is internal and may change.
+The names here are public, and `docs/lookup/python_api.md` explains each. Everything else is internal and may change.
 """
 
 from importlib import import_module

@@ -355,7 +355,7 @@ class Runner:
         lost = self.pacer.lost_s
         late = self.pacer.lateness(tick + 1, now)
         if self.pacer.lost_s != lost:
-            self.note("warn", _stall(self.pacer.lost_s - lost), "stall")
+            self.note("warn", stalled(self.pacer.lost_s - lost), "stall")
         if late < 0.0:
             self._wait(min(-late, NAP_S))
             return
@@ -439,5 +439,5 @@ def _always(pilot: Pilot | None, sim: Simulation) -> Pilot | None:
     return pilot
 
 
-def _stall(seconds: float) -> str:
+def stalled(seconds: float) -> str:
     return f"stalled for {seconds:.1f} s (machine busy or asleep); no tick was skipped"

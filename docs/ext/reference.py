@@ -303,7 +303,7 @@ def commands() -> dict[str, str]:
 
     root: Any = typer.main.get_command(app)
     found = {name: _command(name, root.get_command(None, name)) for name in root.list_commands(None)}
-    page = (Path(__file__).parents[1] / "command_line.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "lookup/command_line.md").read_text(encoding="utf-8")
     described = {name: text for name, text in found.items() if f"## microsim {name}\n" in page}
     further = [f"(microsim-{name})=\n## microsim {name}\n\n{found[name]}" for name in found if name not in described]
     files = {f"command_{name.replace('-', '_')}": text for name, text in described.items()}
@@ -339,7 +339,7 @@ def json_fields() -> str:
     parts = []
     for name, kind in json_outputs().items():
         schema = schema_of(kind, name)
-        link = f"[schema](schemas/{name.replace(' ', '_')}.json)"
+        link = f"[schema](../schemas/{name.replace(' ', '_')}.json)"
         parts.append(f"## microsim {name} --json\n\n`microsim schema {name}`, {link}")
         for form in schema.get("anyOf", [schema]):
             about = form.get("description", "")

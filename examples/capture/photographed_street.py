@@ -2,7 +2,7 @@
 
     pip install mitsuba numpy pillow
     python examples/capture/photographed_street.py my_photographs
-    ns-train splatfacto --data my_photographs        # nerfstudio, on a GPU; see docs/capture.md
+    ns-train splatfacto --data my_photographs        # nerfstudio, on a GPU; see docs/do/capture.md
     microsim bundle from-capture my_capture my_street --camera-height 1.6
 
 It writes `images/*.jpg`, `transforms.json` as nerfstudio has it, `points.ply` (points on the surfaces, from which

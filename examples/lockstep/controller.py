@@ -1,4 +1,4 @@
-"""A controller on rclpy, for docs/lockstep.md: keeps the rover one metre off what its range sensor sees."""
+"""A controller on rclpy, for docs/do/lockstep.md: keeps the rover one metre off what its range sensor sees."""
 
 import rclpy
 from geometry_msgs.msg import Twist

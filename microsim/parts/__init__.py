@@ -1,1 +1,1 @@
-"""What builds on the core, a folder each. `docs/architecture.md` says what a part is; the core imports none of them."""
+"""What builds on the core, a folder each. The core imports none of them. See `docs/understand/architecture.md`."""

@@ -58,7 +58,7 @@ emulator() {
   echo "$cache/qemu/usr/bin/qemu-aarch64-static"
 }
 
-# The binding as docs/ros2_reference.md has users build it, but cross-compiled: emulated processes cannot start a compiler.
+# The binding as docs/lookup/ros2_reference.md has users build it, but cross-compiled: emulated processes cannot start a compiler.
 binding() { # VERSION OF PYTHON
   local home=$cache/cyclone source=$cache/binding-source libraries=$sysroot/usr/lib/aarch64-linux-gnu compiler
   rm -rf "$home" "$source" "$cache/binding"

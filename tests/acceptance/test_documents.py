@@ -37,7 +37,7 @@ OFFERED = {
     "/sim/pause": "example_interfaces/srv/SetBool",
     "/sim/step": "example_interfaces/srv/SetInt32",
 }
-# PRD 5.4; not there: camera_hz (deprecated), wind_world_xyz (0.2 in the PRD's own scenario): docs/decisions.md
+# PRD 5.4; not there: camera_hz (deprecated), wind_world_xyz (0.2 in the PRD's own scenario)
 PARAMETERS: dict[str, Any] = {
     "physics_hz": 60, "odom_hz": 30, "gps_hz": 5, "range_hz": 10,
     "drone.max_vx": 5.0, "drone.max_vy": 5.0, "drone.max_vz": 3.0, "drone.max_yaw_rate": 1.5,

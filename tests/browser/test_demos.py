@@ -14,7 +14,7 @@ from microsim.paths import demo_names, world_names
 from tests.browser_support import PROBES, SMALL, Run, Tab, open_panels
 
 KEEP = bool(os.environ.get("MICROSIM_KEEP_PICTURES"))
-PICTURES = Path(__file__).resolve().parents[2] / "docs" / "_static"
+PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 MOMENT_S = {"hover": 15, "patrol": 45, "avoid": 50, "team": 66, "oval": 20}  # worth a picture
 HZ = {"oval": 100}
 LAPTOP = {"width": 1440, "height": 900}

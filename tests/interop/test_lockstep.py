@@ -1,4 +1,4 @@
-"""The controller of docs/lockstep.md, on real rclpy, closes the loop over both of our transports."""
+"""The controller of docs/do/lockstep.md, on real rclpy, closes the loop over both of our transports."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_a_short_training_gets_better() -> None:
 def test_the_task_of_the_docs_trains(tmp_path: Path) -> None:
     from microsim.parts.learning.ppo import Trainer
 
-    page = (Path(__file__).parents[2] / "docs" / "learning.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "do/learning.md").read_text(encoding="utf-8")
     code = page.split(":caption: dock.py\n", 1)[1].split("```", 1)[0]
     (tmp_path / "dock.py").write_text(code, encoding="utf-8")
     curve: list[Any] = []

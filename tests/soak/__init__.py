@@ -1,1 +1,1 @@
-"""`make soak`: what `docs/reliability.md` promises, tried at length. `python -m tests.soak --help` lists the parts."""
+"""`make soak` tries at length what `docs/understand/reliability.md` promises: `python -m tests.soak --help`."""

@@ -1,4 +1,4 @@
-"""Try what docs/reliability.md promises, at length, and write the result to docs/results/soak.md."""
+"""Try at length what docs/understand/reliability.md promises; write docs/understand/results/soak.md."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MILLION = 1_000_000
 PORTION = 2_000  # inputs at a time
 PORTIONS_PER_PROCESS = 8  # then new processes: what one leaks stays small
 PARTS = ("inputs", *SHARES, "viewer", "time", "kills", "disk", "subscribers", "latencies")
-RESULT = Path(__file__).resolve().parents[2] / "docs/results/soak.md"
+RESULT = Path(__file__).resolve().parents[2] / "docs/understand/results/soak.md"
 
 
 def main() -> int:

@@ -90,7 +90,7 @@ class BagTicks:
 
 @dataclass(frozen=True)
 class Playing:
-    """What the user asked for."""
+    """What the user requested."""
 
     transport: Transport
     gates: Sequence[Gate]

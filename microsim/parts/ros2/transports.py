@@ -52,7 +52,7 @@ def _dds_missing() -> str:
     return (
         "the dds transport needs Cyclone DDS: pip install 'cyclonedds>=11.0,<12' (CPython 3.10 to 3.13; Linux "
         "x86_64, macOS arm64, Windows); elsewhere source a ROS 2 installation, and rclpy is used, or see 'Linux on "
-        "arm64' in docs/ros2_reference.md"
+        "arm64' in docs/lookup/ros2_reference.md"
     )
 
 

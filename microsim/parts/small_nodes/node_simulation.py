@@ -18,7 +18,6 @@ from microsim.engine.records import address_of
 from microsim.engine.schedule import Schedule
 from microsim.engine.world import World
 from microsim.messages import Prepared, encoders
-from microsim.messages.outbox import Outbox
 from microsim.messages.topics import TOPICS, Topic
 from microsim.outputs.compose import fleets_of
 from microsim.outputs.control import Controllers
@@ -109,6 +108,8 @@ class NodeRun(Run):
 class NodeSimulation(Simulation):
     """`compose(run)` adds what is sent, beside what the robots' sensors send. Topics that are held send nothing."""
 
+    clock: NodeClock
+
     def __init__(
         self,
         scenario: Scenario,
@@ -153,10 +154,6 @@ class NodeSimulation(Simulation):
     def _hold(self) -> None:
         for topic in self._held & set(self._rows):
             self._tables.rows[self._rows[topic]].due = NEVER
-
-    @property
-    def outbox(self) -> Outbox:
-        return self._outbox
 
     @property
     def fleet(self) -> Fleet:

@@ -1,7 +1,7 @@
 """A small paced node: what `sim_rover` and `robot_simulator` share, for one robot or hundreds in one process.
 
 A `Core` holds the robots, in a `Simulation`, and is a pure function of ticks and inputs: it never looks at the wall
-clock. `PacedNode` puts it on a transport, hands it what arrives, keeps the pace and publishes what it sends:
+clock. `PacedNode` puts it on a transport, hands it what arrives and publishes what it sends; a `Runner` keeps the pace:
 
     settings = read_settings(transport, MySettings)          # defaults < --ros-args; fields are parameters
     node = PacedNode(transport, MyCore(settings), settings)
@@ -17,7 +17,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from pydantic import Field
 
@@ -25,11 +25,14 @@ from microsim.documents.values import Model, Positive, Switch
 from microsim.engine.timekeeper import NS_PER_S, Clock
 from microsim.errors import UsageError
 from microsim.messages.checked import WireError, decode_checked
-from microsim.messages.outbox import Message, Outbox
+from microsim.messages.outbox import Message
 from microsim.messages.topics import DEFAULT_QOS, TOPICS, Qos
 from microsim.parts.ros2.node_parameters import Settings, changed, declarations
 from microsim.parts.ros2.transport import LogLevel, MissingTypeError, Transport, Value
-from microsim.runner import NAP_S, Pacer, SystemClock, WallClock
+from microsim.runner import Runner, WallClock, stalled
+
+if TYPE_CHECKING:
+    from microsim.parts.small_nodes.node_simulation import NodeSimulation
 
 JUMP_S = 2.0  # a /clock that is farther ahead has jumped: the time between is skipped
 LAG_S = 0.25  # a tick that is later than this is worth a warning
@@ -81,94 +84,61 @@ def node_clock(settings: TimeSettings, rate_hz: float) -> NodeClock:
     return clock
 
 
-Warn = Callable[[str], None]
+class NodeTime:
+    """Whose time the node lives in: its own, from 0, at `rtf`."""
 
+    waits_for = ""  # what must arrive before time passes; "": nothing
 
-class NodeTime(Protocol):
-    waits_for: str  # what must arrive before time passes; "": nothing
+    def __init__(self, ticks: NodeClock, rtf: float) -> None:
+        self.ticks, self.rtf = ticks, rtf
+
+    def join(self, runner: Runner) -> None:
+        """Before it runs."""
 
     def start(self, tick: int) -> None:
         """This tick is now."""
 
-    def wait_s(self, tick: int) -> float:
-        """How long until the tick is due; 0: it is."""
+    def follow(self) -> None:
+        """Called again and again, also while waiting."""
 
     def figures(self) -> dict[str, str]:
         """For /diagnostics: how well the pace is kept."""
+        return {}
 
 
-def node_time(transport: Transport, settings: TimeSettings, ticks: NodeClock, clock: WallClock, warn: Warn) -> NodeTime:
-    if settings.publish_clock:
-        return OwnTime(ticks, clock, warn, settings.speed_factor)
-    if settings.speed_factor != 1.0:
-        raise UsageError(
-            "speed_factor needs publish_clock: true; the system's time and another node's /clock have their own pace"
-        )
-    return ClockTime(transport, ticks, warn) if settings.use_sim_time else SystemTime(ticks, clock, warn)
+class SystemTime(NodeTime):
+    """Stamps are the time of day at which ticks were due, so they match the motion."""
 
+    def __init__(self, ticks: NodeClock) -> None:
+        super().__init__(ticks, 1.0)
 
-class OwnTime:
-    """Paced by the wall clock; stamps are simulated time, from 0."""
-
-    waits_for = ""
-
-    def __init__(self, ticks: NodeClock, clock: WallClock, warn: Warn, rtf: float = 1.0) -> None:
-        self.ticks, self._clock, self._warn = ticks, clock, warn
-        self._pacer = Pacer(ticks.dt, rtf)
-        self._lag_s = 0.0  # of the latest tick
+    def join(self, runner: Runner) -> None:
+        self._runner = runner
+        self._now_ns: Callable[[], int] = getattr(runner.clock, "time_ns", time.time_ns)
 
     def start(self, tick: int) -> None:
-        self._pacer.anchor(tick, self._clock.now())
-
-    def wait_s(self, tick: int) -> float:
-        lost = self._pacer.lost_s
-        late = self._pacer.lateness(tick, self._clock.now())
-        if self._pacer.lost_s != lost:
-            self._warn(f"stalled for {self._pacer.lost_s - lost:.1f} s (machine busy or asleep); no tick was skipped")
-            self.stalled(tick)
-        self._lag_s = max(late, 0.0)
-        if late > LAG_S:
-            rate = f"{float(self.ticks.rate) * self._pacer.rtf:g}"
-            self._warn(f"tick lag {late * 1e3:.0f} ms: this machine does not keep up with {rate} updates a second")
-        return max(-late, 0.0)
-
-    def stalled(self, tick: int) -> None:
-        """Time was lost before this tick."""
-
-    def figures(self) -> dict[str, str]:
-        return {"tick_lag_ms": f"{1e3 * self._lag_s:.3f}", "stalls": str(self._pacer.stalls)}
-
-
-class SystemTime(OwnTime):
-    """Paced by the wall clock; stamps are the time of day at which ticks were due, so they match the motion."""
-
-    def __init__(self, ticks: NodeClock, clock: WallClock, warn: Warn) -> None:
-        super().__init__(ticks, clock, warn)
-        self._now_ns: Callable[[], int] = getattr(clock, "time_ns", time.time_ns)
-
-    def start(self, tick: int) -> None:
-        super().start(tick)
         self.ticks.set(tick, self._now_ns())
 
-    def stalled(self, tick: int) -> None:
-        self.ticks.set(tick, self._now_ns())
-
-    def wait_s(self, tick: int) -> float:
-        wait = super().wait_s(tick)
-        due_ns = self._now_ns() + int((wait - self._lag_s) * NS_PER_S)
+    def follow(self) -> None:
+        """After a stall, and where the system's clock was set, stamps continue from the time of day."""
+        runner, tick = self._runner, self._runner.sim.tick + 1
+        due_ns = self._now_ns() + int((runner.pacer.due(tick) - runner.clock.now()) * NS_PER_S)
         if abs(due_ns - self.ticks.time_ns(tick)) > STEP_NS:
             self.ticks.set(tick, due_ns)
-        return wait
+
+    def figures(self) -> dict[str, str]:
+        return {"tick_lag_ms": f"{1e3 * self._runner.lateness_s:.3f}", "stalls": str(self._runner.pacer.stalls)}
 
 
-class ClockTime:
+class ClockTime(NodeTime):
     """Paced and stamped by another node's /clock; where that jumps, this node continues from there.
 
     ROS 2 nodes listen to the global /clock, whatever their namespace. One in the node's own namespace takes precedence.
     """
 
-    def __init__(self, transport: Transport, ticks: NodeClock, warn: Warn) -> None:
-        self._ticks, self._warn = ticks, warn
+    def __init__(self, ticks: NodeClock, transport: Transport, warn: Callable[[str], None]) -> None:
+        super().__init__(ticks, 0.0)
+        self._warn = warn
         self._now_ns: int | None = None
         self._tick = 0  # that we are at, or that comes next
         self._has_own = False
@@ -188,31 +158,44 @@ class ClockTime:
             return
         now_ns = stamp.sec * NS_PER_S + stamp.nanosec
         if self._now_ns is None:
-            self._ticks.set(self._tick, now_ns)
+            self.ticks.set(self._tick, now_ns)
         elif now_ns < self._now_ns:
             self._warn(f"/clock jumped back by {(self._now_ns - now_ns) / NS_PER_S:.3f} s; continued from there")
-            self._ticks.set(self._tick, now_ns)
+            self.ticks.set(self._tick, now_ns)
         self._now_ns = now_ns
+
+    def join(self, runner: Runner) -> None:
+        runner.gates.append(lambda: self._has_come(runner.sim.tick + 1))
 
     def start(self, tick: int) -> None:
         self._tick = tick
 
-    def wait_s(self, tick: int) -> float:
+    def _has_come(self, tick: int) -> bool:
         if self._now_ns is None:
-            return NAP_S
-        behind_ns = self._now_ns - self._ticks.time_ns(tick)
+            return False
+        behind_ns = self._now_ns - self.ticks.time_ns(tick)
         if behind_ns > JUMP_S * NS_PER_S:
             self._warn(f"/clock is {behind_ns / NS_PER_S:.3f} s ahead; continued from there without the time between")
-            self._ticks.set(tick, self._now_ns)
+            self.ticks.set(tick, self._now_ns)
         if behind_ns < 0:
-            return NAP_S
+            return False
         self._tick = tick
-        return 0.0
+        return True
 
     def figures(self) -> dict[str, str]:
         if self._now_ns is None:
             return {"tick_lag_ms": ""}
-        return {"tick_lag_ms": f"{max(self._now_ns - self._ticks.time_ns(self._tick), 0) / 1e6:.3f}"}
+        return {"tick_lag_ms": f"{max(self._now_ns - self.ticks.time_ns(self._tick), 0) / 1e6:.3f}"}
+
+
+def node_time(transport: Transport, settings: TimeSettings, ticks: NodeClock, warn: Callable[[str], None]) -> NodeTime:
+    if settings.publish_clock:
+        return NodeTime(ticks, settings.speed_factor)
+    if settings.speed_factor != 1.0:
+        raise UsageError(
+            "speed_factor needs publish_clock: true; the system's time and another node's /clock have their own pace"
+        )
+    return ClockTime(ticks, transport, warn) if settings.use_sim_time else SystemTime(ticks)
 
 
 QUIET_S = 1.0  # at most one line of a kind in this time, unless said otherwise
@@ -223,30 +206,29 @@ Take: TypeAlias = Callable[[Any], None]  # gets a decoded message
 
 
 class Core(Protocol):
-    """The robots of a node. `step` depends on nothing but the inputs taken before."""
+    """The robots of a node."""
 
-    clock: NodeClock
     pace: Callable[[], Mapping[str, str]]  # figures for /diagnostics that depend on the wall clock
 
     @property
-    def outbox(self) -> Outbox: ...
-
-    def step(self, ticks: int = 1) -> Sequence[Message]:
-        """Advance; gives the messages of these ticks. The first call also gives tick 0's."""
+    def sim(self) -> NodeSimulation: ...
 
 
 class PacedNode:
-    """Drives a core: inputs, then a tick, then messages, at the pace its settings ask for."""
+    """Has a `Runner` drive a core at the pace its settings ask for: inputs, then a tick, then messages."""
 
     def __init__(
         self, transport: Transport, core: Core, settings: TimeSettings, clock: WallClock | None = None
     ) -> None:
-        self.transport, self.core = transport, core
-        self.tick = 0
-        self.is_stopping = False
+        self.transport, self.core, self.sim = transport, core, core.sim
         self.ignored: Counter[str] = Counter()  # inputs that were not taken, by reason
-        self.ticks = core.clock
-        self._time = node_time(transport, settings, self.ticks, clock or SystemClock(), self._warn_of_time)
+        self.ticks = self.sim.clock
+        self._time = node_time(transport, settings, self.ticks, self._warn_of_time)
+        self.runner = Runner(self.sim, self._time.rtf, clock=clock)
+        self._time.join(self.runner)
+        self.runner.sources.append(self._take_inputs)
+        self.runner.listen(messages=self._send, timing=self._check_pace)
+        self._lost_s = 0.0  # of which we have warned
         self.is_deterministic = settings.publish_clock  # stamps too are a function of ticks
         if not self.is_deterministic:
             core.pace = self._time.figures
@@ -258,7 +240,7 @@ class PacedNode:
     @property
     def time_s(self) -> float:
         """Since the start, in the node's own time: ticks, not the wall clock."""
-        return self.tick * self.ticks.dt
+        return self.sim.tick * self.ticks.dt
 
     # ---- what arrives -----------------------------------------------------------------------------------------------
 
@@ -323,7 +305,7 @@ class PacedNode:
 
     def start(self) -> None:
         """Advertise and send tick 0."""
-        for topic, (type_name, qos) in self.core.outbox.topics.items():
+        for topic, (type_name, qos) in self.sim.topics.items():
             try:
                 self._publish[topic] = self.transport.publisher(topic, type_name, qos).publish
             except MissingTypeError as error:
@@ -331,31 +313,36 @@ class PacedNode:
         self.transport.poll()  # peers receive all endpoints at once
         self._is_started = True
         self.say("info", f"started; waiting for {self._time.waits_for or self.waits_for()}")
-        self._send(self.core.step(0))
+        self.runner.publish(self.sim.step(0))
 
     def waits_for(self) -> str:
         """What the node waits for when it starts."""
         return "commands"
 
+    def _take_inputs(self, timeout_s: float) -> None:
+        self._time.follow()
+        self.transport.poll(timeout_s)
+
     def step(self) -> None:
-        self.tick += 1
-        self._send(self.core.step())
+        """A tick at once, with the inputs that have been taken."""
+        self.runner.step(1)
 
     def run(self, ticks: int | None = None) -> None:
-        """At the pace of the settings, that many ticks or until `stop`."""
+        """At the pace of the settings, that many ticks or until its runner is stopped."""
         if not self._is_started:
             self.start()
-        self._time.start(self.tick)
-        end = math.inf if ticks is None else self.tick + ticks
-        while not self.is_stopping and self.tick < end:
-            wait_s = self._time.wait_s(self.tick + 1)
-            self.transport.poll(min(wait_s, NAP_S))
-            if wait_s <= 0.0:
-                self.step()
+        self._time.start(self.sim.tick)
+        self.runner.run(ticks)
 
-    def stop(self) -> None:
-        """End after the tick under way. May be called from a signal handler or another thread."""
-        self.is_stopping = True
+    def _check_pace(self, took_s: float, late_s: float) -> None:
+        lost_s = self.runner.pacer.lost_s
+        if lost_s != self._lost_s:
+            self._warn_of_time(stalled(lost_s - self._lost_s))
+            self._lost_s = lost_s
+        if late_s > LAG_S:
+            rate = f"{float(self.ticks.rate) * self.runner.rtf:g}"
+            lag = f"tick lag {late_s * 1e3:.0f} ms"
+            self._warn_of_time(f"{lag}: this machine does not keep up with {rate} updates a second")
 
     def _warn_of_time(self, text: str) -> None:
         self.say("warn", text, text.partition(" ")[0], QUIET_TIME_S)

@@ -27,7 +27,7 @@ from microsim.engine.pipeline import Periodic
 from microsim.engine.timekeeper import NS_PER_S, Trigger, exact_rate
 from microsim.engine.world import World
 from microsim.errors import UsageError
-from microsim.messages.outbox import Message, Outbox
+from microsim.messages.outbox import Message
 from microsim.messages.topics import TOPICS, Qos
 from microsim.parts.ros2.node_parameters import read_settings
 from microsim.parts.ros2.transport import LogLevel, Transport
@@ -110,10 +110,6 @@ class RobotSimulator:
         for robot in self.robots:
             start = settings.x0, settings.y0, 0.0, exact.wrap_angle(settings.yaw0_deg * DEGREE)
             self._memory(robot, "odom")[_ODOM_POSE] = start
-
-    @property
-    def outbox(self) -> Outbox:
-        return self.sim.outbox
 
     @property
     def tick(self) -> int:
@@ -277,22 +273,29 @@ class RobotSimulator:
 
     def step(self, ticks: int = 1) -> Sequence[Message]:
         """Advance; gives the messages of these ticks. The first call also gives tick 0's."""
+        self.after_ticks()  # of tick 0; of others it has been called
         sent: list[Sequence[Message]] = []
-        if self.tick >= self._next_reminder:
-            self._remind()
         for _ in range(ticks):
-            if self.tick >= self._next_timeout:
-                self._stop_the_silent()
-            if len(self.moving):
-                self._move_obstacles()
+            self.before_tick()
             sent.append(self.sim.step(1))
-            tick = self.sim.tick
-            self.history.note(tick, self.clock.time_ns(tick), self.sim.fleet.state)
-            if tick >= self._next_reminder:
-                self._remind()
+            self.after_ticks()
         if len(sent) == 1:
             return sent[0]
         return [message for messages in (sent or [self.sim.step(0)]) for message in messages]
+
+    def before_tick(self) -> None:
+        """The last that happens before a tick, when all inputs have come."""
+        if self.tick >= self._next_timeout:
+            self._stop_the_silent()
+        if len(self.moving):
+            self._move_obstacles()
+
+    def after_ticks(self, messages: Sequence[Message] = ()) -> None:
+        tick = self.tick
+        if tick:
+            self.history.note(tick, self.clock.time_ns(tick), self.sim.fleet.state)
+        if tick >= self._next_reminder:
+            self._remind()
 
     def _stop_the_silent(self) -> None:
         """Robots whose command runs out in the next tick; and when that can next happen."""
@@ -439,6 +442,8 @@ class RobotSimulatorNode(PacedNode):
         world = maps.load_map(chosen.map, chosen.map_occupied_min) if chosen.map else None
         core = RobotSimulator(chosen, self.say, world, obstacles, node_clock(chosen, chosen.cycle_hz))
         super().__init__(transport, core, chosen, clock)
+        self.runner.overrides.append(core.before_tick)
+        self.runner.listen(messages=core.after_ticks)
         for number, robot in enumerate(chosen.robots):
             self._listen(number, robot, chosen)
         if chosen.map_topic:

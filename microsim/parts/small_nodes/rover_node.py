@@ -33,7 +33,7 @@ from microsim.documents.values import (
 from microsim.engine.command_timeout import timeout_ticks
 from microsim.engine.frames import exact_pose
 from microsim.engine.physics import Fleet
-from microsim.messages.outbox import Messages, Outbox
+from microsim.messages.outbox import Messages
 from microsim.messages.topics import TOPICS
 from microsim.parts.ros2.node_parameters import read_settings
 from microsim.parts.ros2.transport import Transport
@@ -116,10 +116,6 @@ class RoverCore:
         self._joy_until = 0.0  # the joystick's command is active before this tick
         self.settings = settings
         self.sim = NodeSimulation(self._scenario(), PLANE, self.clock, settings.publish_clock, self._compose)
-
-    @property
-    def outbox(self) -> Outbox:
-        return self.sim.outbox
 
     def configure(self, settings: RoverSettings) -> None:
         """Continue from here with other settings."""

@@ -840,7 +840,7 @@ def test_validate_and_list_know_missions(tmp_path: Path) -> None:
 
 
 def test_every_key_and_value_is_explained_on_the_page() -> None:
-    page = (ROOT / "docs" / "missions.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "do/missions.md").read_text(encoding="utf-8")
     models = (Mission, *ACTIONS.values(), *EXPECTATIONS.values())
     words = {key for model in models for key in model.key_names()} | {*DERIVED, *TOPIC_VALUES, *mission_names()}
     assert not [word for word in sorted(words) if f"`{word}`" not in page and f"`{word}:" not in page]
@@ -848,7 +848,7 @@ def test_every_key_and_value_is_explained_on_the_page() -> None:
 
 @pytest.mark.skipif(not COMPILED, reason="slow without the compiler")
 def test_the_mission_on_the_page_flies() -> None:
-    page = (ROOT / "docs" / "missions.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "do/missions.md").read_text(encoding="utf-8")
     text = page.split(":caption: first.yaml\n")[1].split("```")[0]
     from microsim.documents.yaml_text import read_yaml
 

@@ -110,7 +110,7 @@ def test_every_argument_has_a_default_and_an_explanation(launch_file: dict[str, 
 
 
 def test_every_argument_is_in_the_documentation() -> None:
-    page = (ROOT / "docs" / "ros2_reference.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "lookup/ros2_reference.md").read_text(encoding="utf-8")
     assert all(f"| `{name}` |" in page for name in ARGUMENTS)
 
 

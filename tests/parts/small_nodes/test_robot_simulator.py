@@ -602,7 +602,7 @@ def test_where_somebody_else_localises_tf_holds_odom_to_base_link_alone():
 
 
 def test_topics_have_the_documents_types_and_quality():
-    topics = Hand(scan_hz=1.0).core.outbox.topics
+    topics = Hand(scan_hz=1.0).core.sim.topics
     assert topics["/amcl_pose"][0] == "geometry_msgs/msg/PoseWithCovarianceStamped"
     assert topics["/odom"][0] == "nav_msgs/msg/Odometry"
     assert topics["/tf"][0] == "tf2_msgs/msg/TFMessage"

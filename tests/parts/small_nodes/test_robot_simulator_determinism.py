@@ -85,7 +85,7 @@ def test_a_run_again_is_the_same_and_another_seed_is_not():
 
 
 def test_the_core_knows_no_clock_file_or_dice():
-    """Of the wall clock only the pacer knows, in paced_node.py."""
+    """Only the runner and paced_node.py know the wall clock."""
     impure = {"time", "datetime", "random", "os", "socket", "threading", "secrets", "uuid"}
     for name in ("robot_simulator_node", "robot_maps", "robot_simulator_settings"):
         tree = ast.parse((ROOT / "microsim" / "parts" / "small_nodes" / f"{name}.py").read_text("utf-8"))

@@ -120,7 +120,7 @@ def test_every_parameter_of_the_document_is_declared_with_its_default(name: str,
 def test_the_node_and_its_topics_have_the_documents_names_and_types():
     stage = Stage("robot_id:=rover", "direct_joy_control:=true")
     assert stage.node.transport.node_name == "/fake_rover_state_controller"
-    assert {topic: kind for topic, (kind, _) in stage.core.outbox.topics.items()} == {
+    assert {topic: kind for topic, (kind, _) in stage.core.sim.topics.items()} == {
         "/rover/joint_states": JOINTS,
         "/rover/pose2D": POSE,
         "/diagnostics": "diagnostic_msgs/msg/DiagnosticArray",
@@ -349,7 +349,7 @@ def test_joint_states_are_stamped_with_the_time_of_day_and_with_own_time_by_tick
 def test_frames_are_published_only_when_asked_for_and_are_the_pose():
     stage = Stage()
     stage.go(3)
-    assert "/tf" not in stage.core.outbox.topics
+    assert "/tf" not in stage.core.sim.topics
     stage = Stage("publish_tf:=true", "use_dynamics:=false", "x:=3.0")
     frames, poses = stage.hear("/tf", "tf2_msgs/msg/TFMessage"), stage.hear("/p0/pose2D", POSE)
     stage.say(1.0, 2.0)
@@ -387,7 +387,7 @@ def test_diagnostics_show_every_rover_once_a_second_and_what_was_ignored():
 
 
 def test_diagnostics_can_be_switched_off_and_show_the_pace_of_wall_time():
-    assert "/diagnostics" not in Stage("diagnostics_hz:=0.0").core.outbox.topics
+    assert "/diagnostics" not in Stage("diagnostics_hz:=0.0").core.sim.topics
     stage = Stage()
     found = stage.hear("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray")
     stage.go(HZ)
@@ -567,7 +567,7 @@ for tick in range(200):
         stage.say(float("nan"))
         stage.set("mass", 7.5)
     stage.go()
-print(stage.core.outbox.digest.hex())
+print(stage.core.sim.digest())
 """
 
 
@@ -594,7 +594,7 @@ def test_the_command_runs_for_its_time_and_prints_the_digest():
     assert done.returncode == 0, done.stderr
     stage = Stage("publish_clock:=true")
     stage.go(2 * HZ)
-    assert done.stdout.strip() == stage.core.outbox.digest.hex()
+    assert done.stdout.strip() == stage.core.sim.digest()
 
 
 def test_a_digest_of_wall_clock_stamps_is_refused_and_so_is_a_wrong_parameter():

@@ -8,12 +8,13 @@ import pytest
 from pydantic import Field
 
 from microsim.documents.values import Finite
+from microsim.engine.pipeline import Periodic
 from microsim.errors import UsageError
 from microsim.messages import decode, encode, encoders, new
-from microsim.messages.outbox import Messages, Outbox
 from microsim.messages.topics import DEFAULT_QOS
 from microsim.parts.ros2.node_parameters import read_settings
 from microsim.parts.ros2.transport.memory import Bus, MemoryTransport
+from microsim.parts.small_nodes.node_simulation import PLANE, NodeRun, NodeSimulation, node_scenario
 from microsim.parts.small_nodes.paced_node import NodeClock, PacedNode, TimeSettings, fixed, node_clock
 
 FLOAT = "std_msgs/msg/Float64"
@@ -28,21 +29,21 @@ class Settings(TimeSettings):
 
 
 class Counting:
-    """Adds `gain` at every tick and tells the sum."""
+    """Adds `gain` at every tick and sends the sum."""
 
     def __init__(self, settings: Settings, clock: NodeClock) -> None:
-        self.outbox, self.clock, self.tick = Outbox(), clock, 0
         self.pace: Callable[[], Mapping[str, str]] = dict
         self.gain, self.sum, self.stamps = settings.gain, 0.0, list[int]()
-        self._send = self.outbox.sender("/sum", FLOAT)
+        self.sim = NodeSimulation(node_scenario("counter", 10.0, 0, {}), PLANE, clock, False, self._compose)
 
-    def step(self, ticks: int = 1) -> Messages:
-        self.tick += ticks
-        self.sum += ticks * self.gain
-        self.stamps.append(self.clock.time_ns(self.tick))
-        self._send(self.stamps[-1], encode(FLOAT, new(FLOAT, data=self.sum)))
-        self.outbox.close_tick()
-        return self.outbox.take()
+    def _compose(self, run: NodeRun) -> None:
+        send = run.sender("/sum", FLOAT, DEFAULT_QOS)
+        run.add(0, "/sum", Periodic(run.trigger(10.0), self._count, send))
+
+    def _count(self, tick: int, stamp_ns: int) -> bytes:
+        self.sum = tick * self.gain
+        self.stamps.append(stamp_ns)
+        return encode(FLOAT, new(FLOAT, data=self.sum))
 
 
 class Hands:
@@ -101,8 +102,7 @@ def test_the_node_keeps_the_pace_of_the_wall_clock(bus: Bus) -> None:
     node, _, _ = made(bus, clock=hands)
     due: list[float] = []
     node.transport.poll = hands.sleep  # type: ignore[method-assign]
-    step = node.step
-    node.step = lambda: (due.append(hands.now()), step())  # type: ignore[method-assign,assign,func-returns-value]
+    node.runner.overrides.append(lambda: due.append(hands.now()))
     node.run(5)
     assert due == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
 
@@ -187,14 +187,8 @@ def test_in_a_namespace_the_global_clock_is_followed_unless_there_is_one_of_its_
 def test_stamps_of_wall_time_are_as_far_apart_as_the_motion_however_late_ticks_are(bus: Bus) -> None:
     hands = Hands()
     node, core, _ = made(bus, clock=hands)
-    step = core.step
-
-    def slow(ticks: int = 1) -> Any:
-        hands.sleep(0.07 if core.tick % 3 else 0.0)
-        return step(ticks)
-
-    core.step = slow  # type: ignore[method-assign]
     node.transport.poll = hands.sleep  # type: ignore[method-assign]
+    node.runner.overrides.append(lambda: hands.sleep(0.07 if core.sim.tick % 3 else 0.0))
     node.run(8)
     steps = [after - before for before, after in pairwise(core.stamps[1:])]
     assert steps == [100_000_000] * 7
@@ -203,15 +197,10 @@ def test_stamps_of_wall_time_are_as_far_apart_as_the_motion_however_late_ticks_a
 def test_a_stall_and_a_lag_are_warned_about(bus: Bus) -> None:
     ear, lines = said(bus)
     hands = Hands()
-    node, core, _ = made(bus, clock=hands)
-    step, delays = core.step, iter([0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 3.0, 0.0])
-
-    def slow(ticks: int = 1) -> Any:
-        hands.sleep(next(delays))
-        return step(ticks)
-
-    core.step = slow  # type: ignore[method-assign]
+    node, _, _ = made(bus, clock=hands)
+    delays = {1: 0.5, 7: 3.0}
     node.transport.poll = hands.sleep  # type: ignore[method-assign]
+    node.runner.overrides.append(lambda: hands.sleep(delays.get(node.sim.tick, 0.0)))
     node.run(9)
     ear.poll()
     late = [line for line in lines if not line.startswith("started")]
@@ -289,13 +278,6 @@ def test_what_cannot_be_read_is_counted_and_said_once_a_second_of_node_time(bus:
 
 def test_stop_ends_the_run_after_the_tick_under_way(bus: Bus) -> None:
     node, core, _ = made(bus, "-p", "publish_clock:=true", "-p", "speed_factor:=1000.0")
-    step = core.step
-
-    def stopping(ticks: int = 1) -> Messages:
-        if core.tick == 4:
-            node.stop()
-        return step(ticks)
-
-    core.step = stopping  # type: ignore[method-assign]
+    node.runner.overrides.append(lambda: node.runner.stop() if core.sim.tick == 4 else None)
     node.run()
     assert core.sum == 5.0

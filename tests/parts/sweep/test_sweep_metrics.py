@@ -137,7 +137,7 @@ def test_an_installed_package_adds_a_metric_by_entry_point(monkeypatch):
 
 
 def test_the_metric_on_the_page_works(folder):
-    page = (Path(__file__).resolve().parents[3] / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[3] / "docs" / "do/sweeps.md").read_text(encoding="utf-8")
     text = page.split(":caption: plugins/climb.py\n")[1].split("```")[0]
     (folder / "plugins" / "climb.py").write_text(text)
     world = microsim.load_scenario(folder / "yard.yaml")

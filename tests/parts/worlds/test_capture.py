@@ -594,12 +594,13 @@ def test_options_that_contradict_are_refused(capture: Path, tmp_path: Path, opti
 
 
 def test_a_reader_of_the_page_gets_a_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.unit.cli.test_docs import DOCS, run_page
+    from tests.pages import DOCS
+    from tests.unit.cli.test_docs import run_page
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["street.py", "my_capture"])
     made.main()
-    run_page(DOCS / "capture.md")
+    run_page(DOCS / "do/capture.md")
     assert (tmp_path / "my_street/world.yaml").is_file()
     assert not (tmp_path / "another").exists()
 

@@ -27,7 +27,7 @@ def test_every_field_that_is_read_is_in_the_documentation():
     assert CropEdit in blocks(BundleBlock)  # those of files of edits too
     names = {name for kind in blocks(BundleBlock) for name in kind.key_names()} - {"transforms"}
     assert len(names) > 50
-    pages = "".join((DOCS / page).read_text(encoding="utf-8") for page in ("world_bundle.md", "editor.md"))
+    pages = "".join((DOCS / page).read_text(encoding="utf-8") for page in ("lookup/world_bundle.md", "do/editor.md"))
     missing = [name for name in sorted(names) if not re.search(rf"\b{name.removesuffix('_deg')}(?:_deg)?\b", pages)]
     assert missing == []
 

@@ -20,7 +20,7 @@ def test_a_change_of_the_core_or_of_common_tests_can_break_everything() -> None:
         "scenarios/flat.yaml",
         "setup.py",
     ):
-        assert suites([path, "docs/viewer.md"]) == ALL
+        assert suites([path, "docs/do/viewer.md"]) == ALL
 
 
 def test_a_change_of_a_part_can_break_those_that_build_on_it() -> None:
@@ -33,7 +33,7 @@ def test_a_change_of_a_part_can_break_those_that_build_on_it() -> None:
 
 def test_a_change_of_tests_breaks_these_tests_and_pages_are_checked_alone() -> None:
     assert suites(["tests/parts/view/test_keyboard.py"]) == ["tests/parts/view"]
-    assert suites(["docs/viewer.md", "README.md"]) == ABOUT_PAGES
+    assert suites(["docs/do/viewer.md", "README.md"]) == ABOUT_PAGES
     assert suites([]) == []
 
 

@@ -24,14 +24,13 @@ import pytest
 import microsim
 from tests.cli_support import ROOT, run_microsim
 from tests.forked_python import forked_python
+from tests.pages import DOCS, PAGES, ROOMS
 from tests.ros_domains import free_domain
 
-DOCS = ROOT / "docs"
 sys.path.append(str(DOCS / "ext"))
 
-import reference  # noqa: E402
+import reference
 
-PAGES = sorted(DOCS.glob("*.md"))
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 
 
@@ -142,7 +141,9 @@ def own_network(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "page", [ROOT / "README.md", DOCS / "tutorial.md", DOCS / "tutorial_world.md"], ids=lambda page: page.name
+    "page",
+    [ROOT / "README.md", DOCS / "learn/tutorial.md", DOCS / "learn/tutorial_world.md"],
+    ids=lambda page: page.name,
 )
 def test_a_reader_gets_what_the_page_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -195,13 +196,13 @@ def test_a_stale_digest_or_token_fails():
 def test_every_yaml_block_of_the_scenario_page_is_a_scenario():
     from microsim.documents.yaml_text import read_yaml
 
-    for block in blocks(DOCS / "scenario.md"):
+    for block in blocks(DOCS / "lookup/scenario.md"):
         if block.language == "yaml":
             microsim.load_scenario(read_yaml(block.text, block.place).data)
 
 
 def test_every_generated_table_is_on_a_page():
-    included = re.findall(r"\{include\} _generated/(\w+)\.md", "".join(page.read_text("utf-8") for page in PAGES))
+    included = re.findall(r"\{include\} ../_generated/(\w+)\.md", "".join(page.read_text("utf-8") for page in PAGES))
     missing = sorted(set(reference.pages()) - set(included))
     assert not missing, f"add {{include}} _generated/NAME.md to a page of docs/ for: {missing}"
     assert sorted(included) == sorted(reference.pages())
@@ -216,14 +217,14 @@ def test_every_key_of_every_block_is_explained():
 
 
 def test_every_link_to_a_block_has_a_target():
-    page = (DOCS / "scenario.md").read_text(encoding="utf-8")
+    page = (DOCS / "lookup/scenario.md").read_text(encoding="utf-8")
     targets = set(re.findall(r"^\(([\w-]+)\)=$", page, re.MULTILINE))
     linked = {target for text in reference.pages().values() for target in re.findall(r"\]\(#([\w-]+)\)", text)}
     assert linked <= targets
 
 
 def test_every_attribute_of_a_simulation_is_in_the_python_reference():
-    page = (DOCS / "python_api.md").read_text(encoding="utf-8")
+    page = (DOCS / "lookup/python_api.md").read_text(encoding="utf-8")
     assert ".. autoclass:: microsim.Simulation\n   :members:\n   :undoc-members:" in page
     attributes = [name for name in vars(microsim.Simulation({})) if not name.startswith("_")]
     assert not [name for name in attributes if f"| `{name}` |" not in page]
@@ -236,18 +237,20 @@ def test_every_attribute_of_a_simulation_is_in_the_python_reference():
 def test_everything_a_plug_in_sensor_gets_is_explained():
     from microsim.sensors.sensor import SensorContext
 
-    page = (DOCS / "plugins.md").read_text(encoding="utf-8")
+    page = (DOCS / "do/plugins.md").read_text(encoding="utf-8")
     inside = {"physics", "key", "now", "shared", "with_settings"}  # what the others are made from
     inside |= {"bundle", "bundle_key", "odom_frame", "base_frame", "splats_of_others"}  # of use to built-in sensors
     names = {*SensorContext.__dataclass_fields__, *vars(SensorContext)} - inside
     assert not [name for name in names if not name.startswith("_") and f"`{name}" not in page]
 
 
-WITHOUT_EXAMPLE = {"architecture", "comparison", "decisions", "releasing", "reliability", "ros2_tried", "which_tool"}
+WITHOUT_EXAMPLE = {"architecture", "comparison", "decisions", "reliability", "which_tool"}
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.stem not in WITHOUT_EXAMPLE], ids=lambda page: page.stem
+    "page",
+    [page for page in PAGES if page.stem not in WITHOUT_EXAMPLE and page.parent.name != "maintain"],
+    ids=lambda page: page.stem,
 )
 def test_a_page_begins_with_what_the_reader_can_do_and_an_example(page):
     text = re.sub(r"```\{(?:image|include|raw|warning)\}.*?^```$", "", page.read_text("utf-8"), flags=re.M | re.S)
@@ -258,8 +261,25 @@ def test_a_page_begins_with_what_the_reader_can_do_and_an_example(page):
 
 
 def test_every_page_is_in_the_table_of_contents():
-    index = (DOCS / "index.md").read_text(encoding="utf-8")
-    assert not [page.stem for page in PAGES if page.stem != "index" and f"\n{page.stem}\n" not in index]
+    listed = {folder / name for folder in (DOCS, DOCS / "maintain") for name in toctree(folder / "index.md")}
+    assert sorted(listed) == sorted(page.with_suffix("") for page in PAGES[1:])
+
+
+def toctree(page: Path) -> list[str]:
+    trees = re.findall(r"^```\{toctree\}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [line for tree in trees for line in tree.splitlines() if line and not line.startswith(":")]
+
+
+def test_every_page_is_in_a_room():
+    everywhere = {page for page in DOCS.rglob("*.md") if not {"_build", "_generated", "results"} & {*page.parts}}
+    assert sorted(everywhere) == sorted(PAGES)
+    assert {page.parent.name for page in PAGES[1:]} == {*ROOMS}
+
+
+def test_every_link_has_a_text():
+    """Sphinx would add the title of the page; a forge shows nothing."""
+    pages = [*PAGES, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
+    assert [page.name for page in pages if "[](" in page.read_text(encoding="utf-8")] == []
 
 
 def test_links_between_pages_lead_somewhere():
@@ -287,7 +307,9 @@ def test_pip_is_never_told_to_take_the_package_of_that_name_from_pypi():
 def test_rows_of_batches_have_the_numbers_that_the_page_lists():
     from microsim.sensors import ahrs, gps, imu, odometry, range, scan
 
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|$", (DOCS / "batch.md").read_text(encoding="utf-8"), re.MULTILINE))
+    rows = dict(
+        re.findall(r"^\| `(\w+)` \| (.+?) \|$", (DOCS / "do/batch.md").read_text(encoding="utf-8"), re.MULTILINE)
+    )
     names = {name: " ".join(re.findall(r"`([^`]+)`", row)).split() for name, row in rows.items()}
     names["ahrs"] = names["imu"] + names["ahrs"][1:]  # "as `imu`, then …"
     for part in (ahrs, gps, imu, odometry, range, scan):
@@ -299,20 +321,20 @@ def test_every_extra_is_explained():
     extras = re.findall(
         r'^        "([a-z-]+)": ', setup.partition("extras_require")[2].partition("entry_points")[0], re.M
     )
-    page = (DOCS / "install.md").read_text(encoding="utf-8").partition("## Extras")[2]
+    page = (DOCS / "learn/install.md").read_text(encoding="utf-8").partition("## Extras")[2]
     assert len(extras) > 5
     assert [extra for extra in extras if f"`{extra}`" not in page] == []
 
 
 def test_every_part_of_the_package_is_in_the_folder_table():
-    table = (DOCS / "architecture.md").read_text(encoding="utf-8").partition("## Folder by folder")[2]
+    table = (DOCS / "understand/architecture.md").read_text(encoding="utf-8").partition("## Folder by folder")[2]
     parts = [path for path in (ROOT / "microsim").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
     names = [path.name if path.is_file() else f"{path.name}/" for path in parts if not path.name.startswith("__")]
     assert [name for name in names if f"`{name}`" not in table and f"`microsim/{name}`" not in table] == []
 
 
 def test_the_tests_that_show_a_promise_are_there():
-    named = re.findall(r"`(\w+/test_\w+\.py)`", (DOCS / "reliability.md").read_text(encoding="utf-8"))
+    named = re.findall(r"`(\w+/test_\w+\.py)`", (DOCS / "understand/reliability.md").read_text(encoding="utf-8"))
     assert len(named) > 20
     folders = [ROOT / at for at in ("tests/unit", "tests/parts", "tests")]
     assert [name for name in named if not any((folder / name).is_file() for folder in folders)] == []
@@ -342,5 +364,5 @@ def test_every_field_of_the_json_that_scripts_read_is_on_the_page_of_the_command
     difference = Difference(0, *places)
     found = [ReplayVerdict(0, 0, "").to_dict(), BagComparison(0, None, ()).to_dict(), difference.to_dict(), info]
     found += [next(iter(info["topics"].values()))]
-    page = (DOCS / "command_line.md").read_text(encoding="utf-8")
+    page = (DOCS / "lookup/command_line.md").read_text(encoding="utf-8")
     assert {field for each in found for field in each if f"`{field}`" not in page} == set()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import microsim
 from tests.cli_support import ROOT
+from tests.pages import PAGES
 
 PUBLIC = {name for name in dir(microsim) if name != "__version__"}
 PYTHON = re.compile(r"^```(?:python|\{code-block\} python)\n(?P<body>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
@@ -17,10 +18,10 @@ PYTHON = re.compile(r"^```(?:python|\{code-block\} python)\n(?P<body>.*?)^```\s*
 
 def programs() -> Iterator[tuple[str, str]]:
     """Every piece of Python in the documentation and the examples, with its place."""
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for page in [ROOT / "README.md", *PAGES]:
         for number, found in enumerate(PYTHON.finditer(page.read_text(encoding="utf-8"))):
             yield f"{page.name}, block {number}", re.sub(r"\A(:.*\n)+", "", found["body"])
-    for book in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
+    for book in sorted((ROOT / "docs" / "learn/notebooks").glob("*.ipynb")):
         for cell in json.loads(book.read_text(encoding="utf-8"))["cells"]:
             source = "".join(cell["source"])
             if cell["cell_type"] == "code" and not source.startswith("%"):
@@ -57,7 +58,7 @@ def test_what_the_documentation_imports_is_exactly_the_public_names() -> None:
 
 
 def test_every_public_name_is_in_the_list_of_the_page_and_no_other() -> None:
-    page = (ROOT / "docs" / "python_api.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "lookup/python_api.md").read_text(encoding="utf-8")
     lists = page.partition("## All public names")[2].partition("\n## ")[0]
     listed = [name for row in re.findall(r"^\| (`.+?) \|", lists, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)]
     assert sorted(listed) == sorted(PUBLIC)

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+from tests import pages
+from tests.pages import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *pages.PAGES]
 EXAMPLES = [
     *sorted((ROOT / "examples").rglob("*.py")),
     *sorted(ROOT.glob("scenarios/*.yaml")),

@@ -239,16 +239,16 @@ def test_the_core_does_not_name_the_folder_of_a_part() -> None:
 
 
 def test_a_part_is_a_folder_with_tests_and_a_row_in_the_table_of_parts() -> None:
-    page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (PACKAGE.parent / "docs" / "understand/architecture.md").read_text(encoding="utf-8")
     rows = dict(
         re.findall(r"^\| `(\w+)` \| (.+) \|$", page.partition("| Part | ")[2].partition("\n\n")[0], re.MULTILINE)
     )
     folders = {path.name: path for path in (PACKAGE / "parts").iterdir() if (path / "__init__.py").is_file()}
     assert sorted(rows) == sorted(folders)
     for part, row in rows.items():
-        pages = re.findall(r"\]\((\w+\.md)\)", row)
+        pages = re.findall(r"\]\(([./\w]+\.md)\)", row)
         assert pages, f"{part}: no page"
-        assert all((PACKAGE.parent / "docs" / each).is_file() for each in pages)
+        assert all((PACKAGE.parent / "docs/understand" / each).is_file() for each in pages)
         assert list((PACKAGE.parent / "tests" / "parts" / part).glob("test_*.py")), f"{part}: no tests"
 
 

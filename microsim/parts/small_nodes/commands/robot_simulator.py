@@ -74,7 +74,8 @@ def run_node(name: str, make: Callable[[Transport], PacedNode], options: NodeOpt
                 precompile(name, first_cycle)
             transport = open_transport(options.transport, name, ROS_ARGS)
             try:
-                node = interrupts.runner = make(transport)
+                node = make(transport)
+                interrupts.runner = node.runner
                 if options.digest and not node.is_deterministic:
                     raise UsageError(
                         "--digest requires --ros-args -p publish_clock:=true: with other stamps every run differs"
@@ -88,5 +89,5 @@ def run_node(name: str, make: Callable[[Transport], PacedNode], options: NodeOpt
     for reason, count in node.ignored.items():
         print(f"{name}: ignored {count} {reason}", file=sys.stderr)
     if options.digest:
-        print(node.core.outbox.digest.hex())
+        print(node.sim.digest())
     return ExitCode.GOOD
