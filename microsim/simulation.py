@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from microsim.display import display
 from microsim.engine.components import RobotModel, X, Z
+from microsim.engine.contact_tables import Contact
 from microsim.engine.digest_chain import digest_chain
 from microsim.engine.faults import Health
 from microsim.engine.geometry import Array
@@ -479,6 +480,11 @@ class Simulation:
         self.model(robot)
         contacts = self._schedule.physics.contacts
         return contacts.touching(contacts.names.index(robot))
+
+    @property
+    def contacts(self) -> tuple[Contact, ...]:
+        """Every contact that began since the last reset: tick, robot, thing, where (x, y, z), and at which speed."""
+        return tuple(self._schedule.contacts)
 
     def last_contact(self, robot: str) -> str:
         """What a robot touched last since the last reset; empty: nothing."""

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from microsim.engine.radio import Link, Packet
+from microsim.engine.contact_tables import Contact
 from microsim.engine.schedule import Command, Teleport, Transmission
 from microsim.errors import MicroSimError, UsageError, os_errors
 from microsim.messages.outbox import Message
@@ -227,7 +228,7 @@ class SnapshotError(MicroSimError):
 
 
 _KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Command, Teleport, Transmission, Link, Packet, Message, PluginState)
+    kind.__name__: kind for kind in (Command, Contact, Teleport, Transmission, Link, Packet, Message, PluginState)
 }
 _ARRAYS = frozenset("biufc?")  # kinds of NumPy types that are numbers
 _DEEPEST = 50
