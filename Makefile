@@ -3,6 +3,8 @@
 DURATION ?= 60
 SCENARIO ?= showcase
 DEMO     ?= oval
+# A test that hangs fails after LIMIT seconds, so that the others are reported.
+LIMIT    ?= 600
 # Tests wait for a third of their time, for processes and networks: two more than there are cores keep these busy.
 WORKERS  ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
 BUSY     ?= 4
@@ -16,7 +18,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 READY := $(VENV)/.ready
 FAST  := -m "not slow and not bench and not aarch64 and not interop and not learning and not gpu"
-SPLIT  = -n $(WORKERS) --dist worksteal # neighbours stay together, and share what their file prepares
+SPLIT  = -n $(WORKERS) --dist worksteal --timeout $(LIMIT) # neighbours stay together, and share what their file prepares
 QUICK := $(shell cat tests/quick.txt)
 CODE  := microsim tests benchmarks examples docs launch setup.py
 METADATA := setup.py setup.cfg pyproject.toml microsim/version.py

@@ -45,6 +45,7 @@ TEST = [
     "playwright>=1.48",
     "pytest>=8.2",
     "pytest-cov>=5",
+    "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",
     *("nbclient>=0.10", "nbformat>=5.10", "ipykernel>=6.29"),  # run docs/notebooks
     "hypothesis>=6.110",

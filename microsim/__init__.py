@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from microsim.parts.missions.mission_file import load_mission as load_mission
     from microsim.parts.missions.outcome import fly_mission as fly_mission
     from microsim.parts.missions.pilot import MissionPilot as MissionPilot
+    from microsim.parts.ros2.transport.memory import MemoryTransport as MemoryTransport
     from microsim.parts.ros2.transports import TransportKind as TransportKind
     from microsim.parts.small_nodes.robot_maps import read_obstacles as read_obstacles
     from microsim.parts.small_nodes.robot_simulator_node import PlanarPose as PlanarPose

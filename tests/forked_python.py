@@ -159,6 +159,7 @@ def _watch(connection: socket.socket) -> None:
 def _become(streams: list[int], wanted: Request) -> None:
     """What `python ARGUMENTS` does: `-m MODULE ...`, `-c CODE ...` or `FILE ...`."""
     import runpy
+    import types
 
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
@@ -172,6 +173,10 @@ def _become(streams: list[int], wanted: Request) -> None:
     if arguments[0] == "-m":
         sys.argv[:] = ["-m", *arguments[2:]]
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    elif arguments[0] == "-c":
+        sys.argv[:] = ["-c", *arguments[2:]]
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(compile(arguments[1], "<string>", "exec"), vars(main))  # noqa: S102 - it is our own test's
     else:
         sys.argv[:] = arguments
         sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))  # noqa: PTH100, PTH120

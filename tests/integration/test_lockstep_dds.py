@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -112,7 +113,7 @@ def test_a_node_that_is_killed_stops_time_until_another_takes_its_place(namespac
 def test_check_names_a_node_that_is_not_deterministic_and_from_when(tmp_path: Path) -> None:
     world = {**WORLD, "lockstep": [GATE]}
     (tmp_path / "world.yaml").write_text(json.dumps(world))
-    command = f"{sys.executable} {SCRIPT} '' 0 0.5"
+    command = f"{shlex.join(forked_python())} {SCRIPT} '' 0 0.5"
     arguments = [str(tmp_path / "world.yaml"), "--duration", "1", "--transport", "dds"]
     check = NodeCheck(arguments, command, tmp_path, 120.0)
     runs = check_node(check, conditions()[:2], lambda run: None)
@@ -156,7 +157,7 @@ def test_a_node_that_faults_stop_and_kill_gives_one_digest_which_is_another_than
 def test_a_run_that_starts_paused_waits_for_somebody_to_resume_it() -> None:
     with pytest.raises(microsim.errors.UsageError, match="--paused: nothing could resume the run"):
         quick_run("--paused")
-    command = [sys.executable, "-m", "microsim", "run", "flat", "--paused", "--duration", "0.2", "--transport", "dds"]
+    command = [*forked_python(), "-m", "microsim", "run", "flat", "--paused", "--duration", "0.2", "--transport", "dds"]
     with subprocess.Popen([*command, "--json", "--quiet"], cwd=ROOT, stdout=subprocess.PIPE) as process:
         with microsim.connect() as node:
             assert node.wait_until(lambda: "/sim/pause" in node.view.services(), PATIENCE_S)

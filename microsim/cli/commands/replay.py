@@ -80,7 +80,7 @@ def replay(options: ReplayOptions, attachments: Sequence[Attachment] = ()) -> in
       microsim replay flight --html flight.html    the same as a file, to send
       microsim replay commands --scenario flat --seed 3    a `ros2 bag`
       microsim replay --token TOKEN --record flight        a run of a sweep
-      microsim replay drive --with 'ros2 run my_slam node' --lockstep 'settle: {node: /slam}' --record out
+      microsim replay drive --lockstep 'settle: {node: /slam}'    into your nodes
     """
     with ExitStack() as stack:
         plan = plan_of(

@@ -104,8 +104,11 @@ class Network(Attachment):
 
 class ReplayNetworkOptions(NamedTuple):
     transport: Annotated[
-        str, transport_option("auto, dds or rclpy: publish the messages on ROS 2 too.", NONE, is_network=True)
-    ] = NONE
+        str | None,
+        transport_option(
+            "auto, dds or rclpy: publish the messages on ROS 2 too.", NONE, is_network=True, show_default=NONE
+        ),
+    ] = None
 
 
 class ReplayNetwork(Network):
@@ -118,7 +121,7 @@ class ReplayNetwork(Network):
     def prepare(self, plan: Plan) -> None:
         from microsim.parts.ros2.transports import open_transport
 
-        if self.given.transport != NONE:
+        if self.given.transport not in (None, NONE):
             self.join(open_transport(self.given.transport, "microsim", plan.ros_args), plan)
         elif plan.ros_args:
             raise UsageError("--ros-args need a transport: add --transport auto")

@@ -312,7 +312,9 @@ def play(path: Path, plan: Plan, given: BagPlayOptions, options: ReplayOptions) 
     from microsim.recording.bag_source import BagSource
 
     network, recording = plan.find(ReplayNetwork), plan.find(ReplayRecording)
-    kind = NONE if network is None else network.given.transport
+    kind = AUTO if network is None or network.given.transport is None else network.given.transport
+    if kind == NONE:
+        raise UsageError("the messages go to ROS 2 nodes: leave out --transport none")
     gates = [gate for text in given.lockstep or () for gate in gates_from_text(text)]
     checked = load_scenario({"physics_hz": FINEST_HZ, "lockstep": gates}).lockstep
     record = None if recording is None else recording.given.record
@@ -322,7 +324,7 @@ def play(path: Path, plan: Plan, given: BagPlayOptions, options: ReplayOptions) 
         source = stack.enter_context(closing(BagSource(path, record, span, given.only or (), given.without or ())))
         for line in source.notes:
             terminal.note(line)
-        transport = open_transport(AUTO if kind == NONE else kind, "microsim", plan.ros_args)
+        transport = open_transport(kind, "microsim", plan.ros_args)
         stack.callback(transport.close)
         player = stack.enter_context(Playing(transport, checked, given.with_node, options.rtf)(source))
         interrupts.runner = player

@@ -7,7 +7,6 @@ import random
 import re
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -298,8 +297,9 @@ def test_runs_are_limited(address):
 
 
 def test_the_same_over_stdio_and_nothing_else_is_on_stdout(tmp_path):
+    python, *words = forked_python(ENVIRONMENT)
     server = StdioServerParameters(
-        command=sys.executable, args=["-m", "microsim", "mcp", str(tmp_path)], env=ENVIRONMENT
+        command=python, args=[*words, "-m", "microsim", "mcp", str(tmp_path)], env=ENVIRONMENT
     )
 
     async def conversation():
@@ -333,7 +333,7 @@ HEAD = (
 
 def test_a_server_with_clients_that_never_finish_ends_soon_and_without_tracebacks(tmp_path):
     """Connected only, in the middle of a head, of a body, and gone in the middle of a body."""
-    command = [sys.executable, "-m", "microsim", "mcp", str(tmp_path), "--http", "0"]
+    command = [*forked_python(ENVIRONMENT), "-m", "microsim", "mcp", str(tmp_path), "--http", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=ROOT) as server:
         assert server.stderr is not None
         port = int(re.search(r":(\d+)/mcp", server.stderr.readline())[1])

@@ -5,7 +5,6 @@ import os
 import re
 import struct
 import subprocess
-import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from microsim.parts.ros2.microsim_node import start_node
 from microsim.parts.ros2.transport.joined import JoinedTransports
 from microsim.parts.ros2.transport.memory import Bus, MemoryTransport
 from microsim.paths import data_folder
+from tests.forked_python import forked_python
 
 ROOT = Path(__file__).resolve().parents[3]
 TWIST, BOOL, INT = "geometry_msgs/msg/Twist", "example_interfaces/srv/SetBool", "example_interfaces/srv/SetInt32"
@@ -384,7 +384,7 @@ def test_a_run_from_the_command_line_is_served_and_ends_with_it():
     command = ["run", "flat", "--foxglove", "0", "--transport", "none", "--headless", "--duration", "60"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
-        [sys.executable, "-m", "microsim", *command], stderr=subprocess.PIPE, text=True, env=environment, cwd=ROOT
+        [*forked_python(), "-m", "microsim", *command], stderr=subprocess.PIPE, text=True, env=environment, cwd=ROOT
     ) as process:
         assert process.stderr is not None
         address = re.search(r"ws://127\.0\.0\.1:(\d+)", process.stderr.readline())

@@ -151,7 +151,7 @@ def test_only_ways_to_render_that_are_installed_are_offered() -> None:
     script = (
         "import sys; sys.modules['viser'] = None; import importlib.util as u; find = u.find_spec\n"
         "u.find_spec = lambda name, *more: None if name == 'viser' else find(name, *more)\n"
-        "import gymnasium, microsim.parts.learning; from gymnasium.utils.env_checker import check_env\n"
+        "import gymnasium, microsim, microsim.parts.learning.gym; from gymnasium.utils.env_checker import check_env\n"
         "env = gymnasium.make('MicroSim/Hover-v0'); check_env(env.unwrapped); print(env.metadata['render_modes'])\n"
         "from microsim.parts.learning.environments import TaskEnv\n"
         "try: TaskEnv('Hover', render_mode='human')\n"

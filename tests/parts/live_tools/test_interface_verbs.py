@@ -30,6 +30,8 @@ def test_every_message_is_shown_as_it_is_defined() -> None:
     assert len(names) > 150
     for name in names:
         lines = [line for line in run("show", name).splitlines() if not line.startswith("\t")]
+        if any(line.startswith("wstring") for line in lines):
+            continue  # rosbags does not support them
         constants, fields = store_with(name).fielddefs[name]
         read = get_types_from_msg("\n".join(lines), name)[name]
         assert read[0] == constants, name
@@ -84,7 +86,7 @@ def test_types_are_listed_by_kind_and_package(tmp_path: Path, monkeypatch: pytes
         (["show", "geometry_msgs/msg/Twits"], "did you mean 'geometry_msgs/msg/Twist'"),
         (["show", "Twist"], "did you mean 'geometry_msgs/msg/Twist'"),
         (["show", "geometry_msgs"], "is not the name of a type"),
-        (["proto", "my_msgs/msg/Cell"], "unknown type 'my_msgs/msg/Cell'; name the folder that defines it"),
+        (["proto", "no_such_msgs/msg/Cell"], "unknown type 'no_such_msgs/msg/Cell'; name the folder that defines it"),
         (["package", "geometry_msg"], "unknown package 'geometry_msg'; did you mean 'geometry_msgs'"),
         (["show", "-"], "expected the name of a type on standard input"),
         (["show", "a/b/c/d"], "is not the name of a type"),

@@ -17,6 +17,7 @@ from rosbags.highlevel import AnyReader
 
 import microsim
 from microsim.messages.topics import table
+from tests.forked_python import forked_python
 
 ROOT = Path(__file__).resolve().parents[3]
 FILE = ROOT / "launch" / "microsim.launch.py"
@@ -298,7 +299,7 @@ def test_folders_of_plug_ins_are_named_one_by_one_and_no_other_code_runs(
 def test_the_simulator_records_itself_so_that_no_tick_is_missed(launch_file: dict[str, Any], tmp_path: Path) -> None:
     node = Started(launch_file, record=str(tmp_path / "bag"), headless="true").nodes[":microsim"]
     assert node.arguments == ["run", "--record", str(tmp_path / "bag")]
-    command = [sys.executable, "-m", "microsim", *node.arguments, "--duration", "0.1", "--rtf", "0"]
+    command = [*forked_python(), "-m", "microsim", *node.arguments, "--duration", "0.1", "--rtf", "0"]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
     with AnyReader([tmp_path / "bag"]) as bag:
         clock = [at for connection, at, _ in bag.messages() if connection.topic == "/clock"]

@@ -18,6 +18,7 @@ import pytest
 from microsim import Simulation
 from microsim.engine.world import PALETTE
 from microsim.messages.topics import table
+from tests.forked_python import forked_python
 
 FOLDER = Path(__file__).resolve().parents[3] / "examples" / "ros2"
 FILES = sorted(FOLDER.glob("*.py"))
@@ -308,7 +309,7 @@ def test_the_pursuit_drives_a_lap_of_the_oval_on_the_road_and_leaves_it_when_tol
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_an_example_needs_ros_only_when_it_runs(path: Path) -> None:
     code = f"import runpy, sys; runpy.run_path({str(path)!r}); print([n for n in sys.modules if n.startswith('rclpy')])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([*forked_python(), "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 

@@ -21,6 +21,7 @@ from microsim.parts.ros2.transport.memory import Bus, MemoryTransport
 from microsim.parts.ros2.transport.standalone import ROSOUT, ROSOUT_QOS
 from microsim.parts.small_nodes.rover_node import NODE_NAME, WHEEL_JOINTS, RoverCore, RoverSettings, SimRoverNode
 from tests.cli_support import ROOT, environment, run_microsim
+from tests.forked_python import forked_python
 
 TWIST, POSE, JOINTS = "geometry_msgs/msg/Twist", "geometry_msgs/msg/Pose2D", "sensor_msgs/msg/JointState"
 HZ = 50
@@ -588,7 +589,8 @@ def test_the_same_seed_and_commands_give_the_same_bytes_in_every_process():
 
 def test_the_command_runs_for_its_time_and_prints_the_digest():
     own_time = ("--ros-args", "-p", "publish_clock:=true", "-p", "speed_factor:=50.0")
-    command = [sys.executable, "-c", "from microsim.cli import sim_rover; sim_rover()", "--transport", "memory"]
+    words = ["-c", "from microsim.cli import sim_rover; sim_rover()", "--transport", "memory"]
+    command = [*forked_python(environment()), *words]
     command += ["--duration", "2", "--digest", *own_time]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

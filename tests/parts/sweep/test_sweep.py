@@ -11,8 +11,10 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import microsim
+from microsim.cli import app
 from microsim.errors import SweepError, UsageError
 from microsim.parts.missions import MissionPilot, fly_mission, load_mission
 from microsim.parts.sweep.metrics import METRICS, WatchedRun, watch
@@ -580,9 +582,10 @@ def test_the_command_line_replays_a_token(folder):
 
 
 def test_a_token_stands_alone(folder):
-    from microsim.cli.commands.replay import ReplayOptions, replay, replay_token
-
-    with pytest.raises(UsageError, match="leave out BAG, --seed"):
-        replay(ReplayOptions(folder / "bag", token="microsim-", seed=3))
-    with pytest.raises(UsageError, match="expected a token that begins with microsim-"):
-        replay_token("hello", ReplayOptions())
+    for words, expected in (
+        (["bag", "--token", "microsim-", "--seed", "3"], "leave out BAG, --seed"),
+        (["--token", "hello"], "expected a token that begins with microsim-"),
+    ):
+        result = CliRunner().invoke(app, ["replay", *words])
+        assert isinstance(result.exception, UsageError)
+        assert expected in str(result.exception)

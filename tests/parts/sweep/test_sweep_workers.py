@@ -25,6 +25,7 @@ from microsim.parts.sweep.run_all import Reports, journal_of, sweep_to_file
 from microsim.parts.sweep.worker_pool import LocalWorkers, WorkerError
 from tests.cli_support import environment
 from tests.cli_support import run_microsim as cli
+from tests.forked_python import forked_python
 from tests.sweep_support import plan_of, write_yard
 
 KEYS = {"seeds": "0..7", "vary": {"wind.gust_sigma": [0, 2]}}
@@ -66,20 +67,12 @@ def test_one_process_and_two_give_the_same_files(expected):
 
 def test_a_killed_sweep_is_resumed_to_the_same_file(expected):
     folder = expected["folder"]
-    command = [
-        sys.executable,
-        "-m",
-        "microsim",
-        "sweep",
-        "--plugins",
-        str(folder),
-        str(folder / "yard.yaml"),
-        "--mission",
-    ]
-    command += [str(folder / "drive.yaml"), "--seeds", "0..7", "--vary", "wind.gust_sigma=0,2", "--jobs", "2"]
-    command += ["--metrics", "path_length,collisions,displacement.drone,radio_drop,digest", "--out", "cut.parquet"]
+    words = ["sweep", "--plugins", str(folder), str(folder / "yard.yaml"), "--mission", str(folder / "drive.yaml")]
+    words += ["--seeds", "0..7", "--vary", "wind.gust_sigma=0,2", "--jobs", "2"]
+    words += ["--metrics", "path_length,collisions,displacement.drone,radio_drop,digest", "--out", "cut.parquet"]
     journal = folder / "cut.parquet.journal"
     (folder / "wait").touch()  # one run does not end: the sweep cannot be over before it is killed
+    command = [*forked_python(environment()), "-m", "microsim", *words]
     process = subprocess.Popen(command, cwd=folder, env=environment(), stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not (journal.exists() and journal.read_bytes().count(b"\n") > 3 and (folder / "pid").exists()):
@@ -94,7 +87,7 @@ def test_a_killed_sweep_is_resumed_to_the_same_file(expected):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert not (folder / "cut.parquet").exists()
-    done = cli(*command[3:], "--resume", cwd=folder)
+    done = cli(*words, "--resume", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert (folder / "cut.parquet").read_bytes() == expected[".parquet"]
     assert not journal.exists()
@@ -139,20 +132,9 @@ def test_workers_that_cannot_start_are_no_endless_loop(folder, monkeypatch):
 
 def test_a_sweep_that_is_stopped_says_how_to_go_on_and_leaves_no_worker(folder):
     write_yard(folder, f"if {FOUND}: (folder / str(os.getpid())).touch(); time.sleep(1000)")
-    command = [
-        sys.executable,
-        "-m",
-        "microsim",
-        "sweep",
-        "--plugins",
-        ".",
-        "yard.yaml",
-        "--mission",
-        "drive.yaml",
-        "--seeds",
-        f"{ODD_SEED}..5",
-    ]
-    command += ["--metrics", "digest", "--jobs", "1", "--out", "a.csv"]
+    words = ["sweep", "--plugins", ".", "yard.yaml", "--mission", "drive.yaml", "--seeds", f"{ODD_SEED}..5"]
+    words += ["--metrics", "digest", "--jobs", "1", "--out", "a.csv"]
+    command = [*forked_python(environment()), "-m", "microsim", *words]
     process = subprocess.Popen(command, cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while not (workers := [path.name for path in folder.iterdir() if path.name.isdecimal()]):

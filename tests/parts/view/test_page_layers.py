@@ -214,5 +214,5 @@ def test_no_module_of_the_view_names_a_kind_of_sensor_or_robot() -> None:
     kinds = "|".join([*SENSORS.built_in, *ROBOTS.built_in, "ego", "dynamic_rover"])
     named = re.compile(rf"""["']({kinds})["']|microsim\.(sensors|robots)\.({kinds})\b|import .*\b(SENSORS|ROBOTS)\b""")
     files = list((Path(microsim.__file__).parent / "parts" / "view").rglob("*.py"))
-    assert len(files) == 20
+    assert len(files) > 20
     assert {file.name: found.group() for file in files if (found := named.search(file.read_text()))} == {}

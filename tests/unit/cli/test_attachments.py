@@ -21,6 +21,7 @@ from microsim.errors import PluginError, UsageError
 from microsim.options import option
 from microsim.runner import Runner
 from tests.cli_support import environment
+from tests.forked_python import forked_python
 
 FAST = ("--rtf", "0", "--headless")
 
@@ -128,7 +129,8 @@ def test_a_folder_of_the_package_is_a_part_with_its_attachments(tmp_path: Path) 
         f"import sys, microsim; microsim.__path__.append({str(tmp_path)!r}); from microsim.cli import main\n"
         "sys.argv = ['microsim', *sys.argv[1:]]; main()"
     )
-    command = [sys.executable, "-c", script, "run", "flat", "--duration", "0.1", *FAST, "--trace", str(tmp_path / "t")]
+    words = "run", "flat", "--duration", "0.1", *FAST, "--trace", str(tmp_path / "t")
+    command = [*forked_python(environment()), "-c", script, *words]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert f"  trace       {tmp_path}/t" in done.stdout

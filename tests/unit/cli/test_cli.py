@@ -27,6 +27,7 @@ from microsim.cli.terminal import RunProgress
 from microsim.runner import Runner, Watcher
 from tests.cli_support import ROOT, environment, run_from_nothing
 from tests.cli_support import run_microsim as cli
+from tests.forked_python import forked_python
 from tests.support import SleepClock
 
 FAST = ("--rtf", "0", "--headless")
@@ -497,7 +498,7 @@ def test_json_is_the_same_without_unicode(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", ["list", "schema", "--help", "run --duration 0 --digest"])
 def test_a_reader_that_leaves_early_is_met_in_silence(arguments: str) -> None:
-    command = f"'{sys.executable}' -m microsim {arguments} | head -c 1"
+    command = f"{shlex.join(forked_python(environment()))} -m microsim {arguments} | head -c 1"
     done = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, env=environment(), timeout=60, check=False
     )
@@ -505,7 +506,7 @@ def test_a_reader_that_leaves_early_is_met_in_silence(arguments: str) -> None:
 
 
 def test_output_that_cannot_be_written_is_a_failure() -> None:
-    command = f"'{sys.executable}' -m microsim list > /dev/full"
+    command = f"{shlex.join(forked_python(environment()))} -m microsim list > /dev/full"
     done = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, env=environment(), timeout=60, check=False
     )
@@ -662,7 +663,7 @@ def test_a_new_file_in_a_folder_of_commands_is_a_new_command(tmp_path: Path) -> 
     )
 
     def changed(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", script, *arguments]
+        command = [*forked_python(environment()), "-c", script, *arguments]
         return subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=60, check=False)
 
     top = changed("--help").stdout

@@ -3,12 +3,12 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli_support import ROOT, environment
+from tests.forked_python import forked_python
 
 COUNTER = '''
 """Counts the messages of a run."""
@@ -56,17 +56,17 @@ COMMAND = Command(greet)
 PIPE = '''
 """A transport that writes down what the node opens."""
 
-import os
+from pathlib import Path
 
 from microsim import TransportKind
 
 
 def opened(node_name, ros_args):
-    from microsim.parts.ros2.transport.memory import MemoryTransport
+    from microsim import MemoryTransport
 
     class Pipe(MemoryTransport):
         def publisher(self, topic, type_name, qos):
-            with open(os.environ["PIPE"], "a") as file:
+            with Path(__file__).with_suffix(".txt").open("a") as file:
                 print(self.node_name, topic, file=file)
             return super().publisher(topic, type_name, qos)
 
@@ -86,11 +86,11 @@ def installed(folder: Path, group: str, name: str, text: str) -> dict[str, str]:
         f"[{group}]\n{name} = outside_module{':COMMAND' * (group[-8:] == 'commands')}\n"
     )
     (folder / "outside_module.py").write_text(text)
-    return {**environment(), "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "PIPE": str(folder / "pipe")}
+    return environment(PYTHONPATH=f"{folder}{os.pathsep}{ROOT}")
 
 
 def run(variables: dict[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "microsim", *words]
+    command = [*forked_python(variables), "-m", "microsim", *words]
     return subprocess.run(command, capture_output=True, text=True, env=variables, timeout=240, check=False)
 
 
@@ -104,10 +104,10 @@ def assert_counts(variables: dict[str, str]) -> None:
     assert facts["heard"] == facts["messages"] > 30
 
 
-def assert_pipes(variables: dict[str, str]) -> None:
+def assert_pipes(variables: dict[str, str], where: str = "outside_module.txt") -> None:
     done = run(variables, *QUICK, "--transport", "pipe")
     assert done.returncode == 0, done.stderr
-    lines = Path(variables["PIPE"]).read_text().splitlines()
+    lines = (Path(variables["PYTHONPATH"].split(os.pathsep)[0]) / where).read_text().splitlines()
     assert "/microsim /rover/odom" in lines
     refused = run(variables, *QUICK, "--transport", "pip")
     assert refused.returncode == 2

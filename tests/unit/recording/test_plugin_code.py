@@ -34,6 +34,7 @@ from microsim.recording.state_file import SnapshotError, resume, save_state
 from microsim.registry import origin_of
 from microsim.simulation import Simulation
 from tests.cli_support import run_microsim
+from tests.forked_python import forked_python
 from tests.support import bare
 
 ROOT = Path(__file__).parents[3]
@@ -289,7 +290,7 @@ def test_verify_and_tokens_notice_an_edited_package_in_another_process(installed
     token = token_of_a_run()
 
     def microsim_says(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", program, *words]
+        command = [*forked_python(), "-c", program, *words]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     recorded = microsim_says("run", "yard.yaml", "--duration", "0.5", "--rtf", "0", "--headless", "--record", "bag")

@@ -26,6 +26,7 @@ from microsim.recording.maintenance import look, repair
 from microsim.recording.recorder import Recorder
 from microsim.runner import Runner
 from microsim.simulation import Simulation
+from tests.forked_python import forked_python
 from tests.recording_support import WORLD, files_of, fly, record
 
 SMALL = RecordOptions(chunk_bytes=10_000, queue_bytes=40_000)
@@ -185,7 +186,7 @@ fly(sim, on_messages, 400)
 @pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
 def test_a_killed_run_loses_at_most_the_last_chunk(tmp_path: Path, storage: str) -> None:
     root = Path(__file__).parents[3]
-    command = [sys.executable, "-c", _RUN, str(tmp_path / "bag"), storage]
+    command = [*forked_python(), "-c", _RUN, str(tmp_path / "bag"), storage]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env={**os.environ, "PYTHONPATH": str(root)})
     assert process.stdout is not None
     assert process.stdout.readline() == b"far enough\n"
