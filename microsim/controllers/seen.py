@@ -123,10 +123,11 @@ def _draw_each(keys: Keys, ticks: Keys, index: int, is_normal: bool) -> Array:
 
 
 class Seen(_Constant):
-    """`seen["odom"]`: a sensor's latest reading; `seen["/rover/odom"]`: a topic's latest message; None before the first."""
+    """`seen["odom"]` is a sensor's latest reading, `seen["/rover/odom"]` a topic's latest message; None: none yet."""
 
     __slots__ = ("_latest", "dt", "n", "random", "robot", "tick", "time")
 
+    _latest: Callable[[str], Any]
     robot: str  # that it commands; `*`: all
     tick: Any
     time: Any  # [s]

@@ -171,7 +171,7 @@ class Schedule:
             time_ns = self.clock.time_ns(each.tick)
             if time_ns >= self._next_warning_ns.get(text, 0):
                 self._next_warning_ns[text] = time_ns + NS_PER_S
-                self.health.warn(f"{text} at x {each.x:.2f}, y {each.y:.2f}, {each.speed:.2f} m/s")
+                self.health.warn(text)
 
     def _forget_skipped(self) -> None:
         """What was due on the way is left out; sensors continue at their own ticks."""

@@ -100,12 +100,13 @@ class Sight:
 
     def look(self, robot: str, is_batch: bool, name: str) -> Any:
         """What `seen[name]` gives to the controller of a robot."""
-        if isinstance(name, str) and name.startswith("/"):
+        if name.startswith("/"):
             return self._message(name)
         for full in (f"{robot}/{name}", name):
             if full in self._kinds:
                 return self._reading(full, is_batch)
-        mine = [each.removeprefix(f"{robot}/") for each in self._kinds if robot in (EVERY_ROBOT, each.partition("/")[0])]
+        own = (each for each in self._kinds if robot == EVERY_ROBOT or each.startswith(f"{robot}/"))
+        mine = [each.removeprefix(f"{robot}/") for each in own]
         raise UsageError(unknown("there is no sensor", repr(name), str(name), mine))
 
     def _message(self, topic: str) -> Any:
@@ -119,9 +120,11 @@ class Sight:
         form = self._forms.get(name)
         if form is None:
             sensor, context = self._kinds[name], self._contexts[name]
-            has_numbers = isinstance(sensor, KernelSensor) and bool(sensor.reading)
-            first = sensor.topic(sensor.messages[0], context.robot, context.sensor)
-            form = self._forms[name] = ReadingForm(sensor, context) if has_numbers else first
+            if isinstance(sensor, KernelSensor) and sensor.reading:
+                form = ReadingForm(sensor, context)
+            else:
+                form = sensor.topic(sensor.messages[0], context.robot, context.sensor)
+            self._forms[name] = form
         if isinstance(form, str):
             return self._message(form)
         cdr = self._cdr(form.topic)
@@ -245,9 +248,7 @@ class Controllers:
 # ---- what it answers -------------------------------------------------------------------------------------------------
 
 
-def commands_of(
-    answer: Any, each: RunningController, models: Mapping[str, RobotModel], when: str
-) -> Iterator[Command]:
+def commands_of(answer: Any, each: RunningController, models: Mapping[str, RobotModel], when: str) -> Iterator[Command]:
     """The commands in what a controller returned; PluginError says what is wrong with it."""
     if answer is None:
         return
@@ -283,12 +284,13 @@ def _numbers(robot: str, values: Mapping[str, Any], inputs: tuple[str, ...], is_
 
 
 def _number(name: str, value: Any, is_batch: bool) -> float:
-    if isinstance(value, np.ndarray) and value.shape == ((1,) if is_batch else ()):
-        value = value.item()
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        has_shape = isinstance(value, np.ndarray)
-        found = f"an array of shape {value.shape}" if has_shape else show(value)
-        raise UsageError(f"{name}: expected {'one number for each world' if is_batch else 'a number'}, found {found}")
-    if not math.isfinite(value):
-        raise UsageError(f"{name}: expected a finite number, found {float(value)}")
-    return float(value)
+    shape = value.shape if isinstance(value, np.ndarray) else ()
+    expected = "one number for each world" if is_batch else "a number"
+    if shape not in ((), (1,) if is_batch else ()):
+        raise UsageError(f"{name}: expected {expected}, found an array of shape {shape}")
+    number = value.item() if isinstance(value, (np.ndarray, np.generic)) else value
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        raise UsageError(f"{name}: expected {expected}, found {show(number)}")
+    if not math.isfinite(number):
+        raise UsageError(f"{name}: expected a finite number, found {number}")
+    return float(number)

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from microsim.engine.radio import Link, Packet
 from microsim.engine.contact_tables import Contact
+from microsim.engine.radio import Link, Packet
 from microsim.engine.schedule import Command, Teleport, Transmission
 from microsim.errors import MicroSimError, UsageError, os_errors
 from microsim.messages.outbox import Message
@@ -186,7 +186,9 @@ def _restore(state: StateFile, sim: Simulation, folder: Path, known: Mapping[str
     with _as_damage(state):
         now = first
         if content["scenario"] != content["initial_scenario"]:
-            now = unpacked(content["scenario"], folder, content["files"], first.plugins, known=known, starts=(), keeps_controllers=True)
+            files, plugins = content["files"], first.plugins
+            how: dict[str, Any] = {"known": known, "starts": (), "keeps_controllers": True}
+            now = unpacked(content["scenario"], folder, files, plugins, **how)
         if content["fingerprint"] != fingerprint(now):
             raise SnapshotError(f"{state.path}: {_CHANGED}")
         names = ("next_seed", "state", "digest", "unsent", "counters", "messages_sent", "opening", "noise_seed")

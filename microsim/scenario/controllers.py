@@ -67,7 +67,8 @@ def checked_controllers(
         hz = code.hz if block.hz is None else block.hz
         if physics_hz is not None and hz > physics_hz:
             if block.hz is not None:
-                problems.append(detail(f"expected at most physics_hz, which is {physics_hz:g}, found {hz:g}", name, "hz"))
+                most = f"expected at most physics_hz, which is {physics_hz:g}"
+                problems.append(detail(f"{most}, found {hz:g}", name, "hz"))
             hz = physics_hz
         found[name] = block.model_copy(update={"hz": hz, "settings": settings})
     return found, problems

@@ -213,17 +213,19 @@ class _Loading:
         blocks: dict[str, Any] = {}
         untrusted: dict[str, Path] = {}
         for name, block in written.items():
-            block = {"file": block} if isinstance(block, str) else block
-            file = block.get("file") if isinstance(block, Mapping) else None
-            if isinstance(file, str) and file:
-                path = locate(file, self.folders)
-                if path is None or not path.is_file():
-                    self.problems.append(self.places.problem(f"no such file: {show(file)}", ("controllers", name)))
-                    continue
-                block = {**block, "file": portable(path)}
-                if not is_trusted(path.parent):
-                    untrusted[name] = path.parent
-            blocks[name] = block
+            own: Any = {"file": block} if isinstance(block, str) else block
+            file = own.get("file") if isinstance(own, Mapping) else None
+            blocks[name] = own
+            if not isinstance(file, str) or not file:
+                continue  # the model says what is wrong
+            path = locate(file, self.folders)
+            if path is None or not path.is_file():
+                self.problems.append(self.places.problem(f"no such file: {show(file)}", ("controllers", name)))
+                del blocks[name]
+                continue
+            blocks[name] = {**own, "file": portable(path)}
+            if not is_trusted(path.parent):
+                untrusted[name] = path.parent
         self.data = {**self.data, "controllers": blocks}
         self.refuse({("controllers", name): folder for name, folder in untrusted.items()}, "controllers")
 

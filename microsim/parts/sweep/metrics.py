@@ -22,6 +22,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from microsim.engine.components import CONTACTS, TOUCHING, VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, X, Y, Z
+from microsim.engine.contact_tables import Contact
 from microsim.engine.exact import sincos
 from microsim.engine.geometry import Array
 from microsim.engine.radio import Link
@@ -191,6 +192,59 @@ class ContactTime(Metric):
 
     def value(self) -> Value:
         return self.ticks * self.run.dt
+
+
+class _AboutFirstContact(Metric):
+    of_robots = True
+
+    @property
+    def contact(self) -> Contact | None:
+        return next((each for each in self.run.sim.contacts if {each.robot, each.thing} & set(self.robots)), None)
+
+
+class FirstContact(_AboutFirstContact):
+    """Who began to touch what, first: `rover > shelf_a`; no value if nothing was touched."""
+
+    name, kind = "first_contact", str
+
+    def value(self) -> Value:
+        return None if self.contact is None else f"{self.contact.robot} > {self.contact.thing}"
+
+
+class FirstContactTime(_AboutFirstContact):
+    """When the first contact began."""
+
+    name, unit = "first_contact_s", "s"
+
+    def value(self) -> Value:
+        return None if self.contact is None else self.run.sim.clock.time_ns(self.contact.tick) / 1e9
+
+
+class FirstContactSpeed(_AboutFirstContact):
+    """Speed of the robot just before the first contact."""
+
+    name, unit = "first_contact_speed", "m/s"
+
+    def value(self) -> Value:
+        return None if self.contact is None else self.contact.speed
+
+
+class FirstContactX(_AboutFirstContact):
+    """Where the robot was when the first contact began: x in the map."""
+
+    name, unit = "first_contact_x", "m"
+
+    def value(self) -> Value:
+        return None if self.contact is None else self.contact.x
+
+
+class FirstContactY(_AboutFirstContact):
+    """Where the robot was when the first contact began: y in the map."""
+
+    name, unit = "first_contact_y", "m"
+
+    def value(self) -> Value:
+        return None if self.contact is None else self.contact.y
 
 
 class OffroadTime(Metric):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -458,4 +459,6 @@ def _say_smallest(plan: Plan, found: RunOutcome, smallest: Smallest, options: Sw
     print(f"found: {options.find}: in run {found.run:,} of {len(plan):,}: {token}")
     print(f"smallest mission that still does: {_sized(smallest.case)} instead of {_sized(smallest.before)}; {values}")
     print(f"verified by re-running it ({smallest.runs:,} runs). Written to {smallest.file}; run it with:")
-    print(f"  microsim run --mission {smallest.file} --rtf 0")
+    folders = dict.fromkeys(str(Path(block.file).parent) for block in plan.scenario.controllers.values())
+    trusted = "".join(f" --plugins {shlex.quote(folder)}" for folder in folders)
+    print(f"  microsim run --mission {smallest.file} --rtf 0{trusted}")
