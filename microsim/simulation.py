@@ -9,7 +9,7 @@ import math
 from collections import Counter, namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -567,12 +567,17 @@ class Simulation:
         radio, what controllers draw. The world, the starts and the faults that the run's own seed decided stay.
         """
         twin = Simulation(self.initial_scenario, seed=self._seed)
-        twin.restore(self._with_noise(self.snapshot(), noise_seed))
+        twin.restore(self.snapshot())
+        if noise_seed is not None:
+            twin.draw_again(noise_seed)
         return twin
 
-    @staticmethod
-    def _with_noise(snapshot: Snapshot, noise_seed: int | None) -> Snapshot:
-        return snapshot if noise_seed is None else replace(snapshot, noise_seed=checked_seed(noise_seed))
+    def draw_again(self, noise_seed: int) -> None:
+        """From here on, this run draws from another seed; see `fork`. A reset ends it."""
+        self._schedule.tables.make_delayed()  # images under way have the noise of then
+        saved, sent = self._save(), self.messages_sent
+        self._rebuild(self.scenario, self._seed, checked_seed(noise_seed))
+        self._load(saved, sent)
 
     # ---- composition -----------------------------------------------------------------------------------------
 
