@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 from typing_extensions import NotRequired, TypedDict
 
 from microsim.attachment import Attachment, Hint, NoOptions, Plan, Run, shell_command
-from microsim.ci_reports import CiCase, ReportOptions
 from microsim.errors import MissionError, UsageError
 from microsim.options import flag, given, option
+from microsim.parts.missions.ci_reports import CiCase, ReportOptions
 
 if TYPE_CHECKING:
     from microsim.parts.missions.mission_file import Mission

@@ -87,6 +87,25 @@ HOMES = {
     "cupy": ("batch/", "render/gpu.py"),
 }
 
+# Of the core parts use public names, and what else these modules offer. All other modules are internal.
+OPEN = {
+    "": """attachment bare_simulation batch bundle display errors faults file_kinds gate_checks listening listings
+        messages options paths plotting plugin_errors processes registry runner scenario sensors shipped simulation
+        timeline version""",
+    "bundle": """bundle_files bundle_loading bundle_model bundle_writing drivable_geojson mapped_arrays mesh_files
+        road_map rules similarity splat_import splat_sources zstd""",
+    "cli": "command commands.replay json_schemas precompile runs terminal",
+    "documents": "json_text values yaml_text",
+    "engine": """command_timeout compiled components exact faults geodesy geometry motion noise physics radio
+        random_layout schedule timekeeper world""",
+    "messages": """checked definition_text encoders inputs inputs.drive_commands inputs.set_pose mappings outbox topics
+        type_files types""",
+    "recording": "attachment bag_io bag_model bag_plot bag_replay bag_source compare inputs recorder",
+    "robots": "car dynamic_rover navigation_robot robot rover",
+    "scenario": "bundles fault_models files gates live_changes loading scene world_models",
+    "sensors": "localisation odometry plugin pose2d scan sensor",
+}
+
 
 @cache
 def tree(path: Path) -> ast.Module:
@@ -222,6 +241,25 @@ def test_a_part_imports_nothing_private_of_another_folder() -> None:
         and any(word.startswith("_") and not word.startswith("__") for word in imported.split("."))
     ]
     assert not strangers
+
+
+def test_of_the_core_parts_use_public_names_and_open_modules() -> None:
+    known = {f"microsim.{name(path)[:-3].replace('/', '.')}".removesuffix(".__init__") for path in MODULES}
+    folders = {folder: f"microsim.{folder}." if folder else "microsim." for folder in OPEN}
+    allowed = {f"{folders[folder]}{module}" for folder, modules in OPEN.items() for module in modules.split()}
+    used, closed = set(), []
+    for path in MODULES:
+        if not name(path).startswith("parts/"):
+            continue
+        for line, imported in imports(path):
+            module = imported if imported in known else imported.rpartition(".")[0]
+            if not module.startswith("microsim.") or module.startswith("microsim.parts"):
+                continue
+            used.add(module)
+            if module not in allowed:
+                closed.append(f"{line}: {imported}")
+    assert not closed
+    assert allowed - used == set(), "open, and used by no part"
 
 
 def test_the_core_does_not_name_the_folder_of_a_part() -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from typing_extensions import NotRequired, TypedDict
 
-from microsim.ci_reports import CiCase, ReportOptions
 from microsim.cli.command import (
     Command,
     ControllerOption,
@@ -22,6 +21,7 @@ from microsim.cli.json_schemas import Digest, Ticks
 from microsim.cli.terminal import Bar, ExitCode, interruptible, is_quiet, print_json, print_table, warn
 from microsim.errors import UsageError
 from microsim.options import argument, flag, option
+from microsim.parts.missions.ci_reports import CiCase, ReportOptions
 from microsim.parts.ros2.transports import transport_option
 from microsim.processes import usable_cores
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from typing_extensions import TypedDict
 
-from microsim.ci_reports import CiCase, ReportOptions
 from microsim.cli import terminal
 from microsim.cli.command import Command, ControllerOption, PluginsOption, QuietOption, TimeoutOption, words_of
 from microsim.cli.precompile import compiling, precompile_scenario
 from microsim.cli.terminal import Bar, ExitCode, is_quiet, note, print_json, tell, warn
 from microsim.errors import UsageError
 from microsim.options import argument, flag, given, option
+from microsim.parts.missions.ci_reports import CiCase, ReportOptions
 from microsim.parts.sweep.commands.check import jobs_option
 from microsim.processes import usable_cores
 

@@ -329,7 +329,7 @@ def export_splats(
       microsim bundle export-splats my_world my_world.compressed.ply
     """
     from microsim.bundle import load_bundle
-    from microsim.bundle.splat_export import write_for_others
+    from microsim.parts.worlds.splat_export import write_for_others
 
     found = load_bundle(source).gaussians
     with os_errors(f"{file} cannot be written"):

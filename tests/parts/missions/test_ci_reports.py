@@ -6,9 +6,9 @@ from xml.etree import ElementTree as ET
 import pytest
 from typer.testing import CliRunner
 
-from microsim.ci_reports import CiCase, junit_xml, markdown
 from microsim.cli import app
 from microsim.errors import UsageError
+from microsim.parts.missions.ci_reports import CiCase, junit_xml, markdown
 
 MISSION = """
 duration: 4
