@@ -235,7 +235,7 @@ class Controllers:
         return {each.robot: each.save() for each in self.all}, self._sight.save()
 
     def load(self, saved: Any) -> None:
-        """By the robot that each commands; one that was not there then begins anew."""
+        """By the robot that each commands; one that was not there then stays as it is."""
         if self._sight is None or saved is None:
             return
         controllers, latest = saved

@@ -275,7 +275,7 @@ def draw_when(found: WhenLost, path: Path) -> None:
 
 
 def begin_again(found: WhenLost, moment: MomentOdds, number: int) -> Simulation:
-    """A simulation at that moment, which goes on as that fork did."""
+    """A simulation at that moment, which continues as that fork did."""
     sim = Simulation(found.forker.sim.initial_scenario, found.forker.sim.seed)
     sim.restore(found.fork(moment, number))
     return sim
