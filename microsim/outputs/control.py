@@ -184,8 +184,8 @@ class Controllers:
     def _made(self, robot: str, block: ControllerBlock, seed: int, physics_hz: float) -> RunningController:
         code = block.code
         guard = Guard(code, "controller" if robot == EVERY_ROBOT else f"controller of {robot}")
-        instance = guard.call(code.declared, when="the start", **block.settings) if code.has_state else None
-        control: Any = partial(code.declared, **block.settings) if instance is None else instance.control
+        instance = guard.call(code.declared, when="the start", **block.options) if code.has_state else None
+        control: Any = partial(code.declared, **block.options) if instance is None else instance.control
         assert block.hz is not None  # the scenario was checked
         trigger, key = Trigger(block.hz, physics_hz), stream_key(seed, f"controllers/{robot}")
         return RunningController(robot, block, guard, instance, control, trigger, key)

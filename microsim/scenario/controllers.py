@@ -14,7 +14,7 @@ from microsim.documents.values import Hertz, Model, detail
 from microsim.errors import PluginError, UsageError, unknown
 
 EVERY_ROBOT = "*"  # in place of a robot's name: one controller of all robots
-_OWN = ("file", "hz", "settings")
+_OWN = ("file", "hz", "options")
 
 
 class ControllerBlock(Model):
@@ -22,23 +22,23 @@ class ControllerBlock(Model):
 
     file: str = Field(min_length=1, description="Python code with `control(seen)`, or with a class `Controller`.")
     hz: Hertz | None = Field(None, description="How often it is called; default: what its file says, or 20 [Hz].")
-    settings: dict[str, Any] = Field({}, description="The controller's own keys: keyword parameters of its code.")
+    options: dict[str, Any] = Field({}, description="The controller's own keys: keyword parameters of its code.")
 
     @model_validator(mode="before")
     @classmethod
     def _flat_to_nested(cls, data: Any) -> Any:
         if isinstance(data, str):
             return {"file": data}
-        if not isinstance(data, Mapping) or "settings" in data:
+        if not isinstance(data, Mapping) or "options" in data:
             return data
         own = {key: value for key, value in data.items() if key not in _OWN}
-        return {**{key: data[key] for key in data if key in _OWN}, "settings": own}
+        return {**{key: data[key] for key in data if key in _OWN}, "options": own}
 
     @model_serializer(mode="wrap")
     def _nested_to_flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = handler(self)
-        settings = data.pop("settings")
-        return {**data, **settings}
+        options = data.pop("options")
+        return {**data, **options}
 
     @property
     def code(self) -> ControllerCode:
@@ -57,7 +57,7 @@ def checked_controllers(
             continue
         try:
             code = block.code
-            settings = code.checked(block.settings)
+            settings = code.checked(block.options)
         except PluginError as error:
             problems.append(detail(str(error), name, "file"))
             continue
@@ -70,7 +70,7 @@ def checked_controllers(
                 most = f"expected at most physics_hz, which is {physics_hz:g}"
                 problems.append(detail(f"{most}, found {hz:g}", name, "hz"))
             hz = physics_hz
-        found[name] = block.model_copy(update={"hz": hz, "settings": settings})
+        found[name] = block.model_copy(update={"hz": hz, "options": settings})
     return found, problems
 
 

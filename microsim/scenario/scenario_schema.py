@@ -110,7 +110,7 @@ def _open_to_plugins(definitions: dict[str, Schema], generators: Mapping[str, ty
         items = definitions["Scenario"]["properties"][key]["items"]
         items["anyOf"] += [*(_ref(options.__name__) for options in generators.values()), _ref("PluginEntry")]
     controller = definitions["ControllerBlock"]
-    del controller["properties"]["settings"]
+    del controller["properties"]["options"]
     controller["additionalProperties"] = True
     by_robot = definitions["Scenario"]["properties"]["controllers"]
     by_robot["additionalProperties"] = {"anyOf": [{"type": "string"}, _ref("ControllerBlock")]}
