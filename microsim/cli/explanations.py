@@ -97,7 +97,7 @@ def _blocks_in(value: Schema) -> Iterator[tuple[str, str]]:
 def _key(place: str, value: Schema) -> Explanation:
     about = value.get("description", "")
     units = _UNIT.findall(about)
-    plain = next((each for each in (value, *value.get("anyOf", ())) if each.get("type") in _KINDS), {})
+    plain: Schema = next((each for each in (value, *value.get("anyOf", ())) if each.get("type") in _KINDS), {})
     limits = ", ".join(
         f"{words} {plain[name]:g}" for name, words in _LIMITS if isinstance(plain.get(name), (int, float))
     )

@@ -31,7 +31,7 @@ from microsim.scenario.controllers import EVERY_ROBOT, ControllerBlock
 from microsim.scenario.models import Scenario
 from microsim.sensors.sensor import KernelSensor, SensorContext
 
-_MOST_WAITING = 100  # transcripts that nobody has looked at
+_MOST_WAITING = 100  # transcripts that no controller has looked at
 _CODES = {8: "d", 4: "f", 1: "B"}  # size of a number in a message -> its code
 
 
@@ -65,7 +65,7 @@ class ReadingForm:
 
 
 class Sight:
-    """The latest message of each topic. It is found out when somebody looks."""
+    """The latest message of each topic. It is found out when a controller looks."""
 
     def __init__(self, scenario: Scenario, contexts: Mapping[str, SensorContext], topics: Mapping[str, Any]) -> None:
         self._topics, self._contexts = topics, contexts
@@ -110,7 +110,7 @@ class Sight:
         raise UsageError(unknown("there is no sensor", repr(name), str(name), mine))
 
     def _message(self, topic: str) -> Any:
-        """Decoded for whoever looks: what is done to it reaches nobody else."""
+        """Decoded at every look: what a controller does to it changes no other's."""
         if topic not in self._topics:
             raise UsageError(unknown("there is no topic", repr(topic), topic, sorted(self._topics)))
         cdr = self._cdr(topic)
