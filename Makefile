@@ -120,7 +120,7 @@ learning: $(READY)-dev ## Test training and the adapters with torch, in .cache/l
 packaging: $(READY) ## Install with pip and with colcon into scratch folders and try both
 	@tests/packaging/check.sh
 
-dist: $(READY) ## Build an sdist and a wheel into dist/, and try each in an empty environment
+dist: $(READY) ## Build an sdist, a wheel, and one with compiled kernels into dist/, and try each in an empty environment
 	@tests/packaging/dist.sh
 
 lock: $(READY)-dev ## Write the newest exact versions for development into dev.lock

@@ -382,11 +382,15 @@ class Simulation:
         numbers = tuple([checked_number(name, values.get(name, 0.0)) for name in inputs])
         if not all(map(math.isfinite, numbers)):
             return self._ignore("commands with NaN or infinity")
+        if not inputs:
+            return True  # of a robot that follows a path: there is nothing to take, repeat or record
         return self._accept(Command(robot, numbers, stamp_ns))
 
     def command_twist(self, robot: str, linear: Sequence[float], turn: float, stamp_ns: int | None = None) -> bool:
         """The command that a geometry_msgs/Twist stands for: linear x, y, z [m/s] and turn rate about z [rad/s]."""
         model = self.model(robot)
+        if not model.inputs:
+            raise UsageError(f"{robot} takes no commands: it follows its path")
         if model.from_twist is not None:
             forward = checked_number("linear.x", linear[0])
             values = model.from_twist(self._resolved.robots[robot], forward, checked_number("turn", turn))

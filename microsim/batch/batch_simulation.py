@@ -219,10 +219,9 @@ class BatchSimulation:
                 with plugin_errors(f"sensor {sensor.target}", sensor.sensor):
                     sensor.sample(worlds, self.tick)
         self._move(begin, end, ticks - done)
-        for sensor in self._sensors.values():
+        for sensor in self._sensors.values() if is_sensing and ticks else ():
             with plugin_errors(f"sensor {sensor.target}", sensor.sensor):
-                if is_sensing:
-                    sensor.finish(self._all[begin:end], self.tick)
+                sensor.finish(self._all[begin:end], self.tick)
 
     def _move(self, begin: int, end: int, ticks: int) -> None:
         if ticks:

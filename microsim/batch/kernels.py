@@ -79,7 +79,7 @@ STEP = record(  # what differs from world to world in a sensor's call: bytes to 
 )
 
 _steps_at = records.records_at(STEP)
-CALL_BYTES, FLEET_BYTES = CALL.itemsize, robot_loops.FLEET.itemsize
+CALL_BYTES = CALL.itemsize
 
 
 @threaded_kernel
@@ -128,8 +128,8 @@ def move(
     """
     rows = _fleets_at(fleets, count).copy()
     _move_worlds(rows, is_shared, contacts, marks, tick, ticks, begin, end)
-    if made:
-        _copy(made, _address_of_record(rows[0]), count * FLEET_BYTES)
+    for r in range(count if made else 0):
+        _fleets_at(made, count)[r] = rows[r]
 
 
 @kernel

@@ -470,7 +470,8 @@ class _Uncompiled:
 
     def __call__(self, address: int) -> None:
         try:
-            self._function(address)
+            with np.errstate(divide="raise"):  # as in its compiled form
+                self._function(address)
         except BaseException as error:  # Ctrl-C too
             self.error = error
             _plain_integers_at(address, 2)[1] = 1
@@ -554,7 +555,8 @@ def _error_of(address: int, row: int) -> BaseException | None:
         return error
     again = _made(entry, plain(function), **_views(np.copy), **views, kernel_called=_wholly_plain(function, {}))
     try:
-        again(row)
+        with np.errstate(divide="raise", invalid="raise"):  # NumPy's numbers only warn: 0.0 / 0.0 is invalid
+            again(row)
     except Exception as error:  # whatever it raised
         return error
     return None

@@ -41,6 +41,7 @@ from microsim.sensors.sensor import (
     Sensor,
     SensorContext,
     View,
+    sees_robots,
 )
 
 PI = 3.141592653589793
@@ -223,7 +224,7 @@ class GuardedReader:
     def __post_init__(self) -> None:
         self.target = f"{self.context.robot}/{self.context.sensor}"
         self.may_break = bool(getattr(self.reader, "may_break", False))
-        self._sees_robots = bool(getattr(self.reader, "sees_robots", True))
+        self._sees_robots = sees_robots(self.reader)
         self.last: npt.NDArray[Any] | None = None  # kept only where it can be needed
 
     def reading(self, tick: int) -> npt.NDArray[Any] | None:

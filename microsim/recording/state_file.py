@@ -67,7 +67,7 @@ def fingerprint(scenario: Scenario) -> str:
     return hashlib.sha256(json.dumps([data, sorted(files), *made], sort_keys=True).encode()).hexdigest()
 
 
-def save_state(path: Path, snapshot: Snapshot) -> None:
+def save_state(path: Path | str, snapshot: Snapshot) -> None:
     """Write a snapshot; the file is there whole or not at all."""
     first, now = snapshot.initial_scenario, snapshot.scenario
     (first_data, first_files), (data, files) = packed(first), packed(now)
@@ -98,7 +98,7 @@ def save_state(path: Path, snapshot: Snapshot) -> None:
         "noise_seed": snapshot.noise_seed,
     }
     blob = MAGIC + json.dumps(facts, sort_keys=True).encode() + b"\n" + to_bytes(content)
-    _write_whole(path, blob + hashlib.sha256(blob).digest())
+    _write_whole(Path(path), blob + hashlib.sha256(blob).digest())
 
 
 def _write_whole(path: Path, content: bytes) -> None:
@@ -144,9 +144,9 @@ def read_state(path: Path) -> StateFile:
         raise SnapshotError(f"{path}: {error}") from None
 
 
-def load_state(path: Path, sim: Simulation) -> None:
+def load_state(path: Path | str, sim: Simulation) -> None:
     """Let a simulation that began with the same scenario resume from there, with its seed, entities and settings."""
-    state, first = read_state(path), sim.initial_scenario
+    state, first = read_state(Path(path)), sim.initial_scenario
     if state.facts.get("fingerprint") != fingerprint(first):
         raise SnapshotError(f"{path}: saved in a run that began with another scenario: {_difference(state, first)}")
     known = places_of_files(first)

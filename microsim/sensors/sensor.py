@@ -157,6 +157,10 @@ class Reader(Protocol):
     def read(self, view: View) -> npt.NDArray[Any]: ...
 
 
+def sees_robots(reader: Reader) -> bool:
+    return bool(getattr(reader, "sees_robots", True))
+
+
 @dataclass(frozen=True)
 class MessageForm:
     """A message that a sensor sends.

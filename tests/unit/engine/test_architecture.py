@@ -28,7 +28,8 @@ PURE = {
 
 EXCEPTIONS = {
     # the cache of compiled kernels is found once, at import, and never looked at in a tick
-    ("engine/compiled.py", "os"), ("engine/compiled.py", "pathlib"),
+    ("engine/compiled.py", "os"), ("engine/compiled.py", "pathlib"), ("engine/compiled.py", "pickle"),
+    *(("engine/prebuilt.py", name) for name in ("llvmlite", "pathlib", "zipfile")),
     # functions are called by address: through the compiler's own instructions, or through ctypes without it
     ("engine/calls.py", "llvmlite"), ("engine/calls.py", "ctypes"), ("engine/calls.py", "inspect"),
     ("engine/records.py", "ctypes"), ("engine/records.py", "llvmlite"), ("engine/columns.py", "ctypes"),
@@ -53,7 +54,7 @@ HOMES = {
         "batch/camera_columns.py",
         "batch/cuda_loops.py",
     ),  # the latter for GPUs
-    "llvmlite": ("engine/calls.py", "engine/digest_chain.py", "engine/records.py"),
+    "llvmlite": ("engine/calls.py", "engine/digest_chain.py", "engine/prebuilt.py", "engine/records.py"),
     "rosbags": ("messages/", "recording/"),
     "ruamel": ("documents/", "parts/ros2/transport/ros_arguments.py"),
     "shapely": ("bundle/", "parts/worlds/"),
