@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from microsim.display import display
 from microsim.engine.components import RobotModel, X, Z
-from microsim.engine.contact_tables import Contact
+from microsim.engine.contact_tables import Contact as Contact  # noqa: PLC0414 - parts take it from here
 from microsim.engine.digest_chain import digest_chain
 from microsim.engine.faults import Health
 from microsim.engine.geometry import Array

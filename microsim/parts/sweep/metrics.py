@@ -22,7 +22,6 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from microsim.engine.components import CONTACTS, TOUCHING, VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, X, Y, Z
-from microsim.engine.contact_tables import Contact
 from microsim.engine.exact import sincos
 from microsim.engine.geometry import Array
 from microsim.engine.radio import Link
@@ -32,7 +31,7 @@ from microsim.parts.missions import MissionPilot
 from microsim.plugin_errors import plugin_error, plugin_errors
 from microsim.registry import Registry, is_subclass
 from microsim.scenario.bundles import bundle_of
-from microsim.simulation import Simulation
+from microsim.simulation import Contact, Simulation
 
 Value: TypeAlias = float | int | bool | str | None
 Block: TypeAlias = Mapping[str, Array]  # robot -> (ticks, rows) its state after each of these ticks
