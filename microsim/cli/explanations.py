@@ -101,7 +101,7 @@ def _key(place: str, value: Schema) -> Explanation:
     limits = ", ".join(
         f"{words} {plain[name]:g}" for name, words in _LIMITS if isinstance(plain.get(name), (int, float))
     )
-    limits = limits or ", ".join(map(str, value.get("enum", plain.get("enum", ()))))
+    limits = limits or ", ".join(map(str, value.get("enum") or plain.get("enum") or ()))
     default = json.dumps(value["default"]) if "default" in value else ""
     default = default if len(default) < 60 else "a block of defaults"
     is_number = plain.get("type") in ("number", "integer") and isinstance(value.get("default"), (int, float))
