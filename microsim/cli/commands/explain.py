@@ -65,4 +65,4 @@ class ExplainOutput(TypedDict):
     found: list[ExplanationOutput]
 
 
-COMMAND = Command(explain, panel="Scenarios and worlds", position=311, json=ExplainOutput)
+COMMAND = Command(explain, panel="Scenarios and worlds", position=420, json=ExplainOutput)

@@ -69,7 +69,7 @@ def with_plugin(folder: Path, memory: str) -> dict[str, Any]:
 
 
 def test_the_file_tells_what_it_is(state: tuple[Simulation, Path]) -> None:
-    facts = read_state(state[1]).facts
+    facts = read_state(state[1]).run_info
     assert (facts["scenario"], facts["seed"], facts["tick"], facts["time_s"]) == ("small", 3, 90, 1.5)
     assert state[1].read_bytes().startswith(MAGIC)
 

@@ -125,7 +125,7 @@ class WhenOutput(TypedDict):
     states: list[str]
 
 
-COMMAND = Command(when, panel="Run", position=135, json=WhenOutput)
+COMMAND = Command(when, panel="Test", position=225, json=WhenOutput)
 
 
 def _result(found: WhenLost, states: list[str]) -> WhenOutput:
