@@ -20,9 +20,10 @@ class ExplainOptions(NamedTuple):
 
 
 def explain(options: ExplainOptions) -> int:
-    """Explain a key, topic, fault, metric, sensor or command: default, range, unit, example.
+    """Explain a key, topic, fault, metric, sensor or command.
 
-    Without an exact name it searches: first the ends of names, then names, then
+    With default, range, unit and an example, as far as it has them. Without an
+    exact name it searches: first the ends of names, then names, then
     what is written about them. The texts are those of the reference.
 
     \b
