@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from typing_extensions import TypedDict
 
+from microsim.attachment import shell_command
 from microsim.cli.command import Command, ControllerOption, PluginsOption, QuietOption
 from microsim.cli.terminal import Bar, ExitCode, interruptible, note, print_json, tell
 from microsim.errors import UsageError
@@ -76,8 +77,9 @@ def when(options: WhenOptions) -> int:
     tell(f"{found.condition}: {found.forks:,} forks of a run of {found.end_s:g} s")
     tell(f"  likely      {found.likely}")
     tell(f"  inevitable  {found.inevitable}")
+    folders = dict.fromkeys(str(Path(each.file).parent) for each in found.forker.sim.scenario.controllers.values())
     for state in states:
-        tell(f"  microsim run --from-state {state}")
+        tell(f"  {shell_command('run', '--from-state', state, *(w for each in folders for w in ('--plugins', each)))}")
     return ExitCode.GOOD
 
 
