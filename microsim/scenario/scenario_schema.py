@@ -109,15 +109,23 @@ def _open_to_plugins(definitions: dict[str, Schema], generators: Mapping[str, ty
     for key in ("obstacles", "features"):
         items = definitions["Scenario"]["properties"][key]["items"]
         items["anyOf"] += [*(_ref(options.__name__) for options in generators.values()), _ref("PluginEntry")]
+    controller = definitions["ControllerBlock"]
+    del controller["properties"]["options"]
+    controller["additionalProperties"] = True
+    by_robot = definitions["Scenario"]["properties"]["controllers"]
+    by_robot["additionalProperties"] = {"anyOf": [{"type": "string"}, _ref("ControllerBlock")]}
     sensor = definitions["PluginSensor"]
     del sensor["properties"]["options"]
     sensor["properties"]["type"]["not"] = {"enum": list(COMMON_SENSORS)}
     sensor["additionalProperties"] = True
     further = [_ref(kind.__name__) for kind in FURTHER_SENSORS.values()]
     for robot in ROBOTS.built_in.values():
+        left_out = [{"type": "null"}] * robot.is_vehicle  # a sensor of the world bundle
         definitions[robot.__name__]["properties"]["sensors"] |= {
             "additionalProperties": False,
-            "patternProperties": {_ros_name_but(COMMON_SENSORS): {"anyOf": [*further, _ref("PluginSensor")]}},
+            "patternProperties": {
+                _ros_name_but(COMMON_SENSORS): {"anyOf": [*further, _ref("PluginSensor"), *left_out]}
+            },
         }
 
 
