@@ -32,7 +32,7 @@ ROADS = [
 
 RL = ["gymnasium>=1.0", "pettingzoo>=1.24"]
 
-TRAIN = [*RL, "torch>=2.4"]  # `microsim train`; onnx only where a policy is exported
+TRAIN = [*RL, "torch>=2.4"]  # `microsim policy train`; onnx only where a policy is exported
 
 TEST = [
     *RL,
@@ -131,7 +131,7 @@ setup(
         f"{NAME}.parts.learning": ["policies/*.npz"],
     },
     data_files=list(data_files()),
-    zip_safe=False,  # numba caches compiled kernels beside the sources
+    zip_safe=False,  # compiled kernels are recognised by their code, and worlds are mapped into memory
     install_requires=[
         "numpy>=1.26",
         "numba>=0.60",

@@ -257,7 +257,7 @@ class Run:
             self.chosen, self.title = before
             raise
 
-    def facts(self) -> Mapping[str, Any]:
+    def about(self) -> Mapping[str, Any]:
         """What runs, and what else could: for a page."""
         from microsim.shipped import choices
 

@@ -26,6 +26,7 @@ FURTHER = {  # beside tests/parts/NAME
 }
 
 
+@cache
 def imported(folder: Path) -> set[str]:
     """Parts that the files of a folder import."""
     trees = [ast.parse(file.read_text(encoding="utf-8")) for file in sorted(folder.rglob("*.py"))]

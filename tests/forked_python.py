@@ -109,7 +109,13 @@ def serve(listening_number: int, life_number: int) -> None:
     import gc
 
     import microsim
+    import microsim.cli.commands.run
+    import microsim.parts.missions.attachment
+    import microsim.parts.ros2.attachment
     import microsim.parts.ros2.transport.dds
+    import microsim.parts.sweep.attachment
+    import microsim.parts.view.attachment
+    import microsim.recording.recorder
 
     microsim.Simulation("default").step(1)  # imports, and loads kernels
     gc.collect()

@@ -16,7 +16,7 @@ from rich.console import Console
 
 import microsim
 from microsim.parts.missions.demo_pilot import DemoPilot
-from microsim.parts.view.dashboard import DashboardFacts, FactsCollector, screen_of
+from microsim.parts.view.dashboard import DashboardState, StateCollector, screen_of
 from microsim.parts.view.dashboard.keyboard import KeyControls
 from microsim.runner import Runner
 
@@ -29,17 +29,17 @@ WIDEST = 1400  # [px]
 def main() -> None:
     sim = microsim.Simulation("showcase")
     runner = Runner(sim, 0.0, DemoPilot(sim))
-    collector = FactsCollector(runner, round(DURATION / sim.clock.dt))
+    collector = StateCollector(runner, round(DURATION / sim.clock.dt))
     collector.keys = KeyControls(runner)
     runner.run(round(SECONDS / sim.clock.dt))
-    facts = replace(collector.facts(), asked_rtf=1.0, rtf=1.0)
+    facts = replace(collector.state(), asked_rtf=1.0, rtf=1.0)
     for name, size in SIZES.items():
         save(runner, facts, size, OUT / f"{name}.webp")
     keys = facts.keys._replace(is_helping=True, is_paused=True)
     save(runner, replace(facts, keys=keys), (80, 24), OUT / "dashboard_keys.webp")
 
 
-def save(runner: Runner, facts: DashboardFacts, size: tuple[int, int], target: Path) -> None:
+def save(runner: Runner, facts: DashboardState, size: tuple[int, int], target: Path) -> None:
     width, height = size
     console = Console(width=width, height=height, record=True, force_terminal=True, file=io.StringIO())
     console.print(screen_of(runner).draw(facts, width, height), height=height)

@@ -114,7 +114,7 @@ def run(file: Path) -> None:
         for message in core.step():
             if message.topic == "/scan" and tick == 96:
                 scan = message.message, core.place(), core.moving.discs[:, 0].copy()
-        rows.append(((tick + 1) / 20.0, core.velocity()[0], core.place().x, core.facts()["state"]))
+        rows.append(((tick + 1) / 20.0, core.velocity()[0], core.place().x, core.figures()["state"]))
     figure, (left, right) = plt.subplots(1, 2, figsize=(11.0, 3.9), width_ratios=(1.5, 1.0))
     assert scan is not None
     _draw_room(left, core.sim.world, rows, *scan)

@@ -119,14 +119,18 @@ class Ground:
 
     def names_of(self, world: int) -> tuple[str, ...] | None:
         """What contacts with the obstacles of one world are called; None: as in every other."""
-        return obstacle_names(at_seed(self._scenario, int(self._seeds[world]))) if self.is_generated else None
+        return obstacle_names(self._drawn(world)[0]) if self.is_generated else None
+
+    def _drawn(self, world: int) -> tuple[Scenario, World]:
+        """What generators make of the seed of one world, and what chance leaves of it."""
+        seed = int(self._seeds[world])
+        scenario = at_seed(self._scenario, seed)
+        return draw(scenario, build_world(scenario), seed)
 
     def world_of(self, world: int) -> World:
         """One world, with its obstacles."""
         if self.is_generated:
-            seed = int(self._seeds[world])
-            scenario = at_seed(self._scenario, seed)
-            return draw(scenario, build_world(scenario), seed)[1]
+            return self._drawn(world)[1]
         return self.world if self.is_shared else replace(self.world, obstacles=self.obstacles(world))
 
     @property

@@ -22,9 +22,9 @@ from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, Motion, observe
 from microsim.engine.noise import stream_keys
 from microsim.engine.world_arrays import WorldArray
-from microsim.outputs.sensor_faults import is_in
 from microsim.outputs.sensor_outputs import latency_of, latency_stream
-from microsim.sensors.sensor import Instrument, KernelSensor, Sensor, View
+from microsim.outputs.sensors_in_worlds import is_in
+from microsim.sensors.sensor import Instrument, KernelSensor, Sensor, View, sees_robots
 
 _NO_BODIES: Array = np.zeros((0, 15))
 _BLANK = -1  # shown by an image of nothing: the sensor failed before it saw anything
@@ -181,12 +181,13 @@ class InstrumentColumns(SensorColumns):
             worlds.clear()
             aimed.clear()
 
-        for world, at, view in due:
+        for world, at, seen in due:
             self.sampled_at[world] = at
-            if view is None:
+            if seen is None:
                 self._take(world, np.zeros(self._made.shape[1:], self.sensor.dtype))
                 continue
             instrument = self._instrument(world)
+            view = seen if sees_robots(instrument) else replace(seen, bodies=_NO_BODIES)
             if not hasattr(instrument, "aim"):
                 self._take(world, instrument.read(view))
                 continue

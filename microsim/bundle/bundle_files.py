@@ -58,18 +58,18 @@ class Folder:
                 message = f"{show(name)} is a link to a place outside the bundle"
                 world.problem("link-inside", message, key, "copy the file into the bundle")
                 return None
-            facts = file.stat()
+            status = file.stat()
         except FileNotFoundError:
             self._missing(world, key, file)
             return None
         except (OSError, ValueError) as error:
             world.problem("regular-file", f"{show(name)} cannot be read: {_reason(error)}", key)
             return None
-        if not stat.S_ISREG(facts.st_mode):
-            what = "a folder" if stat.S_ISDIR(facts.st_mode) else "something that is not a regular file"
+        if not stat.S_ISREG(status.st_mode):
+            what = "a folder" if stat.S_ISDIR(status.st_mode) else "something that is not a regular file"
             world.problem("regular-file", f"expected a file, {show(name)} is {what}", key)
             return None
-        if facts.st_size > MAX_FILE_BYTES:
+        if status.st_size > MAX_FILE_BYTES:
             world.problem("regular-file", f"{show(name)} has more than {MAX_FILE_BYTES:,} bytes", key)
             return None
         if not os.access(file, os.R_OK):

@@ -122,7 +122,7 @@ class _BundleLoading:
         world = self._world()
         if world is None:
             return None
-        facts = world.read(WorldFile)
+        written = world.read(WorldFile)
         self._find_files(world)
         metadata = self._read("metadata", MetadataFile)
         timebase = self._read("sim.timebase", Timebase)
@@ -131,17 +131,17 @@ class _BundleLoading:
         self._check_lanes()
         objects = self._read("geometry.objects", ObjectsFile)
         self._check_size(world)
-        vehicle = None if facts is None else facts.vehicle
-        if facts is not None and heightmap is not None:
+        vehicle = None if written is None else written.vehicle
+        if written is not None and heightmap is not None:
             check_start(world, None if vehicle is None else vehicle.start, heightmap, mesh)
-        if facts is None or metadata is None or timebase is None or sensors is None or self.report.error_count:
+        if written is None or metadata is None or timebase is None or sensors is None or self.report.error_count:
             return None
         assert heightmap is not None
         assert drivable is not None
         assert gaussians is not None
         place = metadata.origin
         return Bundle(
-            name=facts.name or self.root.resolve().name,
+            name=written.name or self.root.resolve().name,
             root=self.root,
             description=metadata.description,
             origin_wgs84=(place.latitude_deg, place.longitude_deg, place.altitude_m),

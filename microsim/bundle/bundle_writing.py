@@ -159,8 +159,8 @@ def _metadata(content: BundleContent) -> dict[str, Any]:
 
 def heightmap_yaml(grid: Heightmap) -> bytes:
     rows, columns = grid.values.shape
-    facts = {"width": columns, "height": rows, "resolution_m": grid.resolution_m, "origin": [grid.west, grid.south]}
-    return yaml_bytes({"version": VERSION, **facts, "dtype": "float32", "byte_order": "little",
+    shape = {"width": columns, "height": rows, "resolution_m": grid.resolution_m, "origin": [grid.west, grid.south]}
+    return yaml_bytes({"version": VERSION, **shape, "dtype": "float32", "byte_order": "little",
                        "row_order": "south_to_north"})  # fmt: skip
 
 

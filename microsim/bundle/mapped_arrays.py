@@ -41,10 +41,10 @@ ROTATION_W_FIRST = ("rot_1", "rot_2", "rot_3", "rot_0")  # x, y, z, w by the nam
 
 def read_heightmap(config: BundleFile, binary: BundleFile) -> Heightmap | None:
     """The heights, mapped and checked; None and a problem if they cannot be used."""
-    facts = config.read(HeightmapFile)
-    if facts is None:
+    written = config.read(HeightmapFile)
+    if written is None:
         return None
-    rows, columns = facts.height, facts.width
+    rows, columns = written.height, written.width
     expected, found = rows * columns * 4, binary.file.stat().st_size
     if found != expected:
         message = f"{columns} x {rows} heights of 4 bytes are {expected:,} bytes, found {found:,}"
@@ -57,7 +57,7 @@ def read_heightmap(config: BundleFile, binary: BundleFile) -> Heightmap | None:
     if values is None:
         return None
     _check_heights(binary, values)
-    return Heightmap(values, facts.resolution_m, *facts.origin)
+    return Heightmap(values, written.resolution_m, *written.origin)
 
 
 def _check_heights(binary: BundleFile, values: npt.NDArray[np.float32]) -> None:

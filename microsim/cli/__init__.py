@@ -68,7 +68,6 @@ def main(*command: str) -> NoReturn:
         _simplify_help()  # errors show the usage too
         if not arguments or {"-h", "--help"} & {*arguments}:
             _import_help()
-            Commands.lists_names_only = arguments in ([], ["-h"], ["--help"])
         with guarded_output():
             app(arguments, prog_name="microsim")
     except MicroSimError as error:
@@ -89,7 +88,11 @@ def main(*command: str) -> NoReturn:
 
 
 def _import_help() -> None:
-    """Without Markdown and tracebacks of rich: half of what typer's help imports, and not used here."""
+    """Without Markdown and tracebacks of rich: half of what typer's help imports, and not used here.
+
+    A third of the time of `--help`, since typer imports them with the module (github.com/fastapi/typer/pull/1128 made
+    only that module late). `test_foreign_internals` notices when this can go.
+    """
     unused = [name for name in ("rich.markdown", "rich.traceback") if name not in sys.modules]
     for name in unused:
         sys.modules[name] = ModuleType(name)

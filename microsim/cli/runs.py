@@ -185,11 +185,11 @@ def result(runner: Runner) -> dict[str, Any]:
         "scenario": sim.scenario.name, "seed": sim.seed, "version": __version__, "ticks": sim.tick,
         "sim_s": sim.time_ns / 1e9, "wall_s": round(runner.lap_wall_s, 6), "rtf": round(runner.achieved_rtf, 4),
         "messages": runner.lap_messages, "digest": sim.digest(), "ignored": dict(sim.counters),
-        "radio": [_link_facts(link, 1000.0 * sim.clock.dt) for link in (sim.radio.links if sim.radio else ())],
+        "radio": [_link_figures(link, 1000.0 * sim.clock.dt) for link in (sim.radio.links if sim.radio else ())],
     }  # fmt: skip
 
 
-def _link_facts(link: Link, tick_ms: float) -> dict[str, Any]:
+def _link_figures(link: Link, tick_ms: float) -> dict[str, Any]:
     counts = {name: getattr(link, name) for name in ("sent", "delivered", "dropped", "overflowed")}
     latency = round(tick_ms * link.latency_sum / link.delivered, 3) if link.delivered else 0.0
     names = {"from": link.sender, "to": link.receiver}
@@ -197,15 +197,15 @@ def _link_facts(link: Link, tick_ms: float) -> dict[str, Any]:
 
 
 def _report(run: Run, prints_digest: bool) -> None:
-    facts = result(run.runner)
+    figures = result(run.runner)
     if run.console.is_json:
-        print_json({**facts, **run.results})
+        print_json({**figures, **run.results})
     else:
-        tell("\n".join([summary(facts), *run.lines]))
+        tell("\n".join([summary(figures), *run.lines]))
         if run.hints:
             tell("\n".join(["", "What next?", *(f"  # {each.what}\n  {each.command}" for each in run.hints)]))
         if prints_digest:
-            print(facts["digest"])
+            print(figures["digest"])
     reported(run)
 
 
@@ -217,16 +217,16 @@ def reported(run: Run) -> bool:
     return run.is_failed
 
 
-def summary(facts: dict[str, Any]) -> str:
+def summary(figures: dict[str, Any]) -> str:
     """The run in a few lines."""
-    pace = f"{facts['rtf']:.2f} × real time" if facts["ticks"] else "tick 0 only"
+    pace = f"{figures['rtf']:.2f} × real time" if figures["ticks"] else "tick 0 only"
     lines = [
-        f"{facts['scenario']}, seed {facts['seed']}",
-        f"  simulated   {facts['sim_s']:.3f} s, {facts['ticks']:,} ticks, {facts['messages']:,} messages",
-        f"  wall time   {facts['wall_s']:.3f} s, {pace}",
+        f"{figures['scenario']}, seed {figures['seed']}",
+        f"  simulated   {figures['sim_s']:.3f} s, {figures['ticks']:,} ticks, {figures['messages']:,} messages",
+        f"  wall time   {figures['wall_s']:.3f} s, {pace}",
     ]
-    lines += _radio_lines([link for link in facts["radio"] if link["sent"]])
-    lines += [f"  ignored     {count} {reason}" for reason, count in facts["ignored"].items()]
+    lines += _radio_lines([link for link in figures["radio"] if link["sent"]])
+    lines += [f"  ignored     {count} {reason}" for reason, count in figures["ignored"].items()]
     return "\n".join(lines)
 
 

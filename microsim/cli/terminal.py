@@ -162,9 +162,9 @@ def tell(text: str) -> None:
         print(text)
 
 
-def print_json(facts: Any) -> None:
+def print_json(value: Any) -> None:
     """On one line; escaped where the terminal has no Unicode, so that nothing is lost."""
-    print(json.dumps(facts, ensure_ascii=not has_unicode()))
+    print(json.dumps(value, ensure_ascii=not has_unicode()))
 
 
 def has_unicode() -> bool:
@@ -172,7 +172,7 @@ def has_unicode() -> bool:
     return (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
 
 
-def say_comparison(found: Any, as_json: bool) -> int:
+def print_comparison(found: Any, as_json: bool) -> int:
     """The result of comparing two runs; the exit code."""
     if as_json:
         print_json(found.to_dict())
@@ -378,9 +378,9 @@ class Bar:
         self.begin_with(0)
         self._console = Console(stderr=True, highlight=False)
         self._is_shown = self._console.is_terminal and not is_quiet()
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[facts]}"))
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[tally]}"))
         self._bar = Progress(*columns, console=self._console, transient=True)
-        self._task = self._bar.add_task(doing, total=total, facts="")
+        self._task = self._bar.add_task(doing, total=total, tally="")
         self._start_s = self._shown_s = time.monotonic()
 
     def __enter__(self) -> Bar:
@@ -392,7 +392,7 @@ class Bar:
         if self._is_shown:
             self._bar.stop()
 
-    def facts(self) -> str:
+    def tally(self) -> str:
         """`120 of 9,000 runs, 41 runs/s, about 4 min left`."""
         seconds = time.monotonic() - self._start_s
         rate = (self.done - self._begun_with) / seconds if seconds > 0 else 0.0
@@ -413,9 +413,9 @@ class Bar:
         self._left.update(self.done)
         if self._is_shown:
             words = {"description": latest} if latest else {}
-            self._bar.update(self._task, completed=self.done, facts=self.facts(), **words)  # type: ignore[arg-type]
+            self._bar.update(self._task, completed=self.done, tally=self.tally(), **words)  # type: ignore[arg-type]
         elif time.monotonic() - self._shown_s > _BETWEEN_LINES_S:
-            self._log(self.facts() + (f"; the last: {latest}" if latest else ""))
+            self._log(self.tally() + (f"; the last: {latest}" if latest else ""))
 
     def say(self, text: str) -> None:
         """Words between the figures."""

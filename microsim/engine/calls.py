@@ -27,7 +27,6 @@ from microsim.engine.compiled import cached_cfunc, is_checked, kernel, plain
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.records import (
     ADDRESS,
-    RANGE,
     SPAN,
     VEC3,
     address_of,
@@ -55,7 +54,7 @@ CALL = record(
     seen=ADDRESS,  # the robot's motion, or its column of the state
     stride=int,  # [numbers] from one of that column to the next; 0: it is a motion
     mount=VEC3,  # [m]
-    jumps=RANGE,  # windows of time
+    jumps=SPAN,  # windows of time, see `sensor_calls`
 )
 
 # A sensor in many worlds: `motion` is a block, its columns are worlds, its rows the numbers of a motion,
@@ -470,7 +469,8 @@ class _Uncompiled:
 
     def __call__(self, address: int) -> None:
         try:
-            self._function(address)
+            with np.errstate(divide="raise"):  # as in its compiled form
+                self._function(address)
         except BaseException as error:  # Ctrl-C too
             self.error = error
             _plain_integers_at(address, 2)[1] = 1
@@ -554,7 +554,8 @@ def _error_of(address: int, row: int) -> BaseException | None:
         return error
     again = _made(entry, plain(function), **_views(np.copy), **views, kernel_called=_wholly_plain(function, {}))
     try:
-        again(row)
+        with np.errstate(divide="raise", invalid="raise"):  # NumPy's numbers only warn: 0.0 / 0.0 is invalid
+            again(row)
     except Exception as error:  # whatever it raised
         return error
     return None

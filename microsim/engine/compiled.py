@@ -1,7 +1,8 @@
 """`kernel`: compiles a function of numbers with numba, bit-exactly and cached.
 
 No fastmath and no fused multiply-add, so a kernel gives the bits of its plain-Python form
-(`NUMBA_DISABLE_JIT=1` runs that form). `error_model="numpy"` only removes the zero-division check, which blocks SIMD.
+(`NUMBA_DISABLE_JIT=1` runs that form). `error_model="numpy"` only removes the zero-division check, which blocks SIMD;
+kernels of plug-ins keep it.
 
 A kernel is kept on disk in a file named by all that decides its bits (`kernel_key`). So an outdated one, which could
 give other bits, is never loaded, and after an edit only the kernels that it reaches are compiled again. Each signature
@@ -10,6 +11,7 @@ has a file of its own, so that processes can compile at the same time.
 
 import hashlib
 import os
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property
@@ -22,7 +24,9 @@ import numba.core.utils
 from numba.core import caching, event
 from numba.core.ccallback import CFunc
 
+from microsim.engine import prebuilt
 from microsim.engine.kernel_key import NotByValueError, key_of
+from microsim.engine.prebuilt import Prebuilt
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -62,22 +66,25 @@ def _cache_folder() -> Path | None:
 
 
 CACHE_FOLDER = _cache_folder()
+PREBUILT = Prebuilt(prebuilt.FOLDER, VERSIONS)
 
 
 def is_precompiled(what: str) -> bool:
-    """Whether all that `what` needs was compiled before, by this version, and is in the cache."""
-    return bool(numba.core.config.DISABLE_JIT) or (CACHE_FOLDER is not None and _mark(CACHE_FOLDER, what).exists())
+    """Whether all that `what` needs came with the package, or was compiled before by this version and kept."""
+    if numba.core.config.DISABLE_JIT or PREBUILT.has(_mark_of(what)):
+        return True
+    return CACHE_FOLDER is not None and (CACHE_FOLDER / _mark_of(what)).exists()
 
 
 def note_precompiled(what: str) -> None:
     """All that `what` needs is compiled."""
     if CACHE_FOLDER is not None and not numba.core.config.DISABLE_JIT:
         with suppress(OSError):  # reported again next time; nothing is lost
-            _mark(CACHE_FOLDER, what).touch()
+            (CACHE_FOLDER / _mark_of(what)).touch()
 
 
-def _mark(folder: Path, what: str) -> Path:
-    return folder / f"precompiled-{hashlib.sha256(f'{source_hash()} {what}'.encode()).hexdigest()[:16]}"
+def _mark_of(what: str) -> str:
+    return f"{prebuilt.OF_MARKS}{hashlib.sha256(f'{source_hash()} {what}'.encode()).hexdigest()[:16]}"
 
 
 @contextmanager
@@ -126,14 +133,24 @@ _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 def is_checked(function: Any) -> bool:
     """Whether a kernel is compiled with checks of every index: those of plug-ins, and with NUMBA_BOUNDSCHECK=1 all."""
-    return bool(numba.core.config.BOUNDSCHECK) or not function.__code__.co_filename.startswith(_PACKAGE)
+    return bool(numba.core.config.BOUNDSCHECK) or _is_of_plugin(function)
 
 
-def _njit(function: _Function, **options: bool) -> _Function:
+def _is_of_plugin(function: Any) -> bool:
+    return not function.__code__.co_filename.startswith(_PACKAGE)
+
+
+def _njit(function: _Function, **options: Any) -> _Function:
     if is_checked(function):
         options["boundscheck"] = True
-    compiled: _Function = numba.njit(error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+    options["error_model"] = "python" if _is_of_plugin(function) else "numpy"
+    compiled: _Function = numba.njit(no_cfunc_wrapper=True, **options)(function)
     return compiled
+
+
+def _checks(function: Any) -> str:
+    """The checks of a kernel, in the name of its file."""
+    return "-plugin" if _is_of_plugin(function) else "-checked" * is_checked(function)
 
 
 def _compiled(function: _Function, **options: bool) -> _Function:
@@ -145,9 +162,9 @@ def _compiled(function: _Function, **options: bool) -> _Function:
 
 def _kept(compiled: Any, form: str = "") -> Any:
     """Compiled code that is looked for on disk, and kept there."""
-    if CACHE_FOLDER is not None and not numba.core.config.DISABLE_JIT:
+    if not numba.core.config.DISABLE_JIT and (CACHE_FOLDER is not None or PREBUILT.target is not None):
         function = compiled.__wrapped__ if isinstance(compiled, CFunc) else compiled.py_func
-        compiled._cache = KernelCache(function, f"{form}{'-checked' * is_checked(function)}")
+        compiled._cache = KernelCache(function, f"{form}{_checks(function)}")
     return compiled
 
 
@@ -240,16 +257,33 @@ class SignatureFiles(caching.IndexDataCacheFile):  # type: ignore[misc]
     """
 
     def save(self, key: Any, data: Any) -> None:
+        if CACHE_FOLDER is None:
+            return
         try:
             self._save_data(self._name(key), (self._source_stamp, key, data))
         except OSError as error:  # a full disk, for example; the code that was compiled runs all the same
             CACHE_PROBLEMS.append(f"{error.filename or CACHE_FOLDER}: {error.strerror or error}")
 
     def load(self, key: Any) -> Any:
+        """What was compiled here before, or came with the package."""
         try:
-            stamp, saved_key, data = self._load_data(self._name(key))
+            found = self._load_data(self._name(key))
         except Exception:  # there is none, or it is damaged: pickles fail in many ways; it is compiled again
+            return self._prebuilt(key)
+        return self._checked(found, key)
+
+    def _prebuilt(self, key: Any) -> Any:
+        if PREBUILT.target is None:
             return None
+        key = prebuilt.key_for(key, PREBUILT.target)
+        data = PREBUILT.read(self._name(key))
+        try:
+            return None if data is None else self._checked(pickle.loads(data), key)  # noqa: S301 - part of the package
+        except Exception:  # as above
+            return None
+
+    def _checked(self, found: Any, key: Any) -> Any:
+        stamp, saved_key, data = found
         return data if (stamp, saved_key) == (self._source_stamp, key) else None
 
     def flush(self) -> None:

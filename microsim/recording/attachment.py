@@ -279,7 +279,7 @@ class SavedState(Attachment):
 
         folder = Path(plan.stack.enter_context(tempfile.TemporaryDirectory(prefix="microsim-")))
         plan.scenario, plan.seed = scenario_of(file, folder, plan.plugins)
-        plan.first_tick = int(read_state(file).facts["tick"])
+        plan.first_tick = int(read_state(file).run_info["tick"])
 
     @contextmanager
     def attach(self, run: Run) -> Iterator[None]:

@@ -18,11 +18,11 @@ from microsim.recording.bag_model import (
     METADATA_YAML,
     BagChannel,
     BagError,
-    BagFacts,
     Block,
-    FileFacts,
+    FileInfo,
     FileReader,
     FileWriter,
+    RunInfo,
     information,
     metadata_text,
     read_metadata,
@@ -34,7 +34,7 @@ from microsim.recording.sqlite_bag import SqliteReader, SqliteWriter
 
 READERS: dict[str, Callable[..., FileReader]] = {".mcap": McapReader, ".db3": SqliteReader}
 WRITERS: dict[str, type[McapWriter] | type[SqliteWriter]] = {"mcap": McapWriter, "sqlite3": SqliteWriter}
-CONTINUES = {"continues": "true"}  # in place of the end's facts, in every file but the last
+CONTINUES = {"continues": "true"}  # in place of the end's information, in every file but the last
 COMPRESSIONS = {"none": "", "zstd": "zstd"}
 _RESET_NS = 500_000_000  # recorders may swap neighbours; a longer step back is a reset of the clock
 
@@ -49,7 +49,7 @@ class OwnBag:
 
     path: Path
     files: list[Path]
-    facts: BagFacts
+    run_info: RunInfo
     metadata: Mapping[str, Any] = field(default_factory=dict)  # of metadata.yaml; empty: a file by itself
     is_ours: bool = True
     end_ns: int | None = None
@@ -60,7 +60,7 @@ class OwnBag:
 
     @property
     def is_complete(self) -> bool:
-        return self.facts.end.get("complete") == "true"
+        return self.run_info.end.get("complete") == "true"
 
     def blocks(self) -> Iterator[Block]:
         """In order of time; channels keep their numbers from file to file."""
@@ -107,7 +107,7 @@ class ForeignBag:
     """A bag by others, read through `rosbags`."""
 
     path: Path
-    facts: BagFacts = field(default_factory=lambda: BagFacts({}, {}))
+    run_info: RunInfo = field(default_factory=lambda: RunInfo({}, {}))
     is_ours: bool = False
     end_ns: int | None = None  # time of the last message, known once all have been read
 
@@ -201,24 +201,24 @@ def open_bag(path: Path | str) -> Bag:
             raise BagError(f"{place}: {files[0].name} is damaged: nothing of the run is left in it")
         return ForeignBag(place)
     readers = [READERS[file.suffix](file) for file in files]
-    facts = BagFacts(readers[0].facts.start, readers[-1].facts.end, readers[0].facts.files)
-    _check(place, [reader.facts for reader in readers], facts, metadata)
-    return OwnBag(place, files, facts, metadata)
+    run_info = RunInfo(readers[0].run_info.start, readers[-1].run_info.end, readers[0].run_info.files)
+    _check(place, [reader.run_info for reader in readers], run_info, metadata)
+    return OwnBag(place, files, run_info, metadata)
 
 
-def _check(place: Path, parts: list[BagFacts], facts: BagFacts, metadata: Mapping[str, Any]) -> None:
-    form = facts.start.get("format")
+def _check(place: Path, parts: list[RunInfo], run_info: RunInfo, metadata: Mapping[str, Any]) -> None:
+    form = run_info.start.get("format")
     if form != FORMAT:
-        made_by = facts.start.get("version", "an unknown version")
+        made_by = run_info.start.get("version", "an unknown version")
         raise BagError(f"{place}: made by microsim {made_by} in format {form}; this version reads format {FORMAT}")
     for key in ("scenario", "seed", "version"):
-        if key not in facts.start:
+        if key not in run_info.start:
             raise BagError(f"{place}: damaged: the {key} is missing")
-    if any(part.start != facts.start for part in parts):
+    if any(part.start != run_info.start for part in parts):
         raise BagError(f"{place}: its files are of different runs")
     if [bool(part.end.get("continues")) for part in parts] != [True] * (len(parts) - 1) + [False]:
         raise BagError(f"{place}: a part of a bag; give the folder with all its files, or repair it")
-    if metadata.get("custom_data") not in (None, facts.custom_data()):
+    if metadata.get("custom_data") not in (None, run_info.custom_data()):
         problem = f"{METADATA_YAML} describes another run than the files"
         raise BagError(f"{place}: {problem}; {repairs(place)} rebuilds it")
 
@@ -297,15 +297,15 @@ class BagWriter:
     """One file after another, and `metadata.yaml` at the end. `create` opens MCAP files (for tests)."""
 
     def __init__(
-        self, folder: Path, facts: BagFacts, options: RecordOptions, create: Callable[[Path], Any] | None = None
+        self, folder: Path, run_info: RunInfo, options: RecordOptions, create: Callable[[Path], Any] | None = None
     ) -> None:
-        self.folder, self.facts, self.options = folder, facts, options
+        self.folder, self.run_info, self.options = folder, run_info, options
         self.end_ns: int | None = None  # time of the last message that is in the files
         self._create = create
         self._split_ns = None if options.split_s is None else options.split_s * 10**9
         self._channels: dict[int, BagChannel] = {}
         self._declared: set[int] = set()  # in the file that is open
-        self._done: list[FileFacts] = []
+        self._done: list[FileInfo] = []
         self._prepare()
         self._file = self._open()
         self._part = 0  # of the simulated time, when files are split by it
@@ -323,7 +323,7 @@ class BagWriter:
 
     def close(self, end: Mapping[str, str]) -> None:
         self._finish(end)
-        self._describe(metadata_text(self.options.storage, self._done, BagFacts(self.facts.start, end).custom_data()))
+        self._describe(metadata_text(self.options.storage, self._done, RunInfo(self.run_info.start, end).custom_data()))
 
     def abandon(self) -> None:
         self._file.abandon()
@@ -334,14 +334,14 @@ class BagWriter:
         return self._part != part or (limit is not None and self._file.size >= limit)
 
     def _open(self) -> FileWriter:
-        facts = self.facts if not self._done else BagFacts(self.facts.start, {})
+        run_info = self.run_info if not self._done else RunInfo(self.run_info.start, {})
         self._declared.clear()
-        return self._file_writer(self.folder / self._name(), facts)
+        return self._file_writer(self.folder / self._name(), run_info)
 
     def _finish(self, end: Mapping[str, str]) -> None:
-        facts = FileFacts(self._name(), self._file.times, self._file.counts)
-        self._file.close(end, lambda: information(self.options.storage, [facts], {}))
-        self._done.append(facts)
+        file_info = FileInfo(self._name(), self._file.times, self._file.counts)
+        self._file.close(end, lambda: information(self.options.storage, [file_info], {}))
+        self._done.append(file_info)
 
     def _name(self) -> str:
         return f"microsim_{len(self._done)}{WRITERS[self.options.storage].suffix}"
@@ -359,8 +359,8 @@ class BagWriter:
         except OSError as error:
             raise BagError(f"nothing can be recorded into {folder}: {error.strerror or error}") from None
 
-    def _file_writer(self, path: Path, facts: BagFacts) -> FileWriter:
-        return WRITERS[self.options.storage](path, facts, COMPRESSIONS[self.options.compression], self._create)
+    def _file_writer(self, path: Path, run_info: RunInfo) -> FileWriter:
+        return WRITERS[self.options.storage](path, run_info, COMPRESSIONS[self.options.compression], self._create)
 
     def _describe(self, text: str) -> None:
         (self.folder / METADATA_YAML).write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a bag consists of, whatever its storage: channels, blocks of whole ticks, facts, and `metadata.yaml`."""
+"""What a bag consists of, whatever its storage: channels, blocks of whole ticks, `RunInfo`, and `metadata.yaml`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Packed:
 
 
 @dataclass(frozen=True)
-class BagFacts:
+class RunInfo:
     """What a replay needs beside the inputs: stored at the start of every file, and when the run is over."""
 
     start: Mapping[str, str]
@@ -81,11 +81,11 @@ class FileReader(ABC):
         self.path = path
         self.tolerant = tolerant
         self.problem = ""
-        self.facts = BagFacts({}, {})  # of a tolerant reader complete only after `blocks`
+        self.run_info = RunInfo({}, {})  # of a tolerant reader complete only after `blocks`
 
     @property
     def is_ours(self) -> bool:
-        return bool(self.facts.start)
+        return bool(self.run_info.start)
 
     def blocks(self) -> Iterator[Block]:
         """Everything in it, checked."""
@@ -180,7 +180,7 @@ _quoted = json.dumps
 
 
 @dataclass(frozen=True)
-class FileFacts:
+class FileInfo:
     name: str
     times: tuple[int, int]  # [ns] first and last
     counts: Mapping[BagChannel, int]
@@ -190,16 +190,16 @@ class FileFacts:
         return sum(self.counts.values())
 
 
-def metadata_text(storage: str, files: Sequence[FileFacts], custom: Mapping[str, str]) -> str:
+def metadata_text(storage: str, files: Sequence[FileInfo], custom: Mapping[str, str]) -> str:
     return f"rosbag2_bagfile_information:\n{indent(information(storage, files, custom), '  ')}"
 
 
-def information(storage: str, files: Sequence[FileFacts], custom: Mapping[str, str]) -> str:
+def information(storage: str, files: Sequence[FileInfo], custom: Mapping[str, str]) -> str:
     """Strings are quoted as JSON, which is valid YAML: the bytes depend on no YAML library."""
     return "\n".join(_lines(storage, files, custom)) + "\n"
 
 
-def _lines(storage: str, files: Sequence[FileFacts], custom: Mapping[str, str]) -> Iterator[str]:
+def _lines(storage: str, files: Sequence[FileInfo], custom: Mapping[str, str]) -> Iterator[str]:
     used = [file for file in files if file.messages] or list(files)
     times = [time for file in used for time in file.times] or [0]
     counts: Counter[BagChannel] = Counter()

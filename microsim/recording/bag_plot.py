@@ -185,11 +185,11 @@ def _scenario(bag: Bag, folder: Path) -> Scenario | None:
     if not bag.is_ours:
         return None
     with suppress(BagError, ValueError, AttributeError, KeyError):
-        data = json.loads(bag.facts.start["scenario"])
+        data = json.loads(bag.run_info.start["scenario"])
         for robot in data["robots"].values():
             robot.pop("sensors", None)
         kept = {key: value for key, value in data.items() if key not in ("faults", "randomize")}
-        return unpacked(json.dumps(kept), folder, bag.facts.files, (), starts=())
+        return unpacked(json.dumps(kept), folder, bag.run_info.files, (), starts=())
     return None
 
 
@@ -220,12 +220,12 @@ def _span(series: Series) -> tuple[float, float]:
 
 
 def _titles(figure: Any, page: PlotPage, bag: Bag) -> None:
-    facts = {**bag.facts.start, **bag.facts.end}
+    run_info = {**bag.run_info.start, **bag.run_info.end}
     name = page.scenario.name if page.scenario else bag.path.name
     figure.text(0.05, 0.945, name, fontsize=17, fontweight="bold", color=INK)
     start, end = _span(page.series)
-    digest = f"{facts['digest'][:16]}…" if facts.get("digest") else None
-    named = {"seed": facts.get("seed"), "microsim": facts.get("version"), "digest": digest}
+    digest = f"{run_info['digest'][:16]}…" if run_info.get("digest") else None
+    named = {"seed": run_info.get("seed"), "microsim": run_info.get("version"), "digest": digest}
     parts = [f"{end - start:.6g} s", *(f"{what} {value}" for what, value in named.items() if value is not None)]
     figure.text(0.05, 0.915, "   ·   ".join(parts), fontsize=9, color=PALE)
 

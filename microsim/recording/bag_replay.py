@@ -75,7 +75,7 @@ class Replay:
     @property
     def end_tick(self) -> int | None:
         """Where the recorded run ended, if that was written down."""
-        ticks = self.bag.facts.end.get("ticks", "")
+        ticks = self.bag.run_info.end.get("ticks", "")
         return int(ticks) if ticks.isdecimal() else None
 
     def run(self, publish: HandOut, until: int | None = None) -> None:
@@ -101,7 +101,7 @@ class Replay:
     def use(self, sim: Simulation) -> None:
         """Continue with another simulation of the same scenario and seed."""
         self.sim = sim
-        self._topics = InputTopics(sim, Path(self._folder.name), self.bag.facts.files, self.bag.is_ours)
+        self._topics = InputTopics(sim, Path(self._folder.name), self.bag.run_info.files, self.bag.is_ours)
         self.reasons = Counter()
         self.taken = self._last_time = 0
 
@@ -158,7 +158,7 @@ class Replay:
     def _own(
         self, scenario: Scenario | None, seed: int | None, plugin_folders: Sequence[Path], world: str | Path | None
     ) -> Simulation:
-        start, path = self.bag.facts.start, self.bag.path
+        start, path = self.bag.run_info.start, self.bag.path
         if scenario is not None or seed is not None:
             raise UsageError("this bag contains its scenario and seed: leave out --scenario and --seed")
         if start["version"] != __version__:
@@ -172,7 +172,7 @@ class Replay:
             raise BagError(f"{path}: {error}") from None
         if changed:
             self.notes.append(f"the code of the plug-in {', '.join(changed)} is not the recorded one")
-        files = Path(self._folder.name), self.bag.facts.files
+        files = Path(self._folder.name), self.bag.run_info.files
         return Simulation(unpacked(start["scenario"], *files, plugin_folders, world), number)
 
     def _foreign(self, bag: ForeignBag, scenario: Scenario | None, seed: int | None) -> Simulation:
@@ -225,7 +225,7 @@ class InputPilot:
 _EVERY_S, _MOST = 1.0, 600  # between snapshots; longer recordings have them further apart
 
 
-class Seeker:
+class ReplayTimeline:
     """A pilot that takes a recorded run's inputs and moves it along its timeline: back by moments kept on the way.
 
     `room`: ticks up to the end.

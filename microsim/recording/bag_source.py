@@ -16,7 +16,7 @@ from microsim.messages.outbox import STAMP_AND_LENGTH, Message, name_in_transcri
 from microsim.messages.topics import DEFAULT_QOS, TOPICS, Qos
 from microsim.messages.type_files import add_definition, find_type
 from microsim.recording.bag_io import BagWriter, DescribedChannel, ForeignBag, RecordOptions, open_bag
-from microsim.recording.bag_model import BagChannel, BagError, BagFacts, Block, fits, qos_text
+from microsim.recording.bag_model import BagChannel, BagError, Block, RunInfo, fits, qos_text
 from microsim.recording.inputs import JSON_TOPICS
 from microsim.recording.recorder import GateLog
 
@@ -50,7 +50,7 @@ class BagSource:
         self._has_clock = False
         self._stamped: dict[str, bool] = {}  # by topic: whether its messages begin with a header
         self.topics = {CLOCK: (TOPICS["clock"].type, TOPICS["clock"].qos), **self._topics(only, without)}
-        self._writer = None if record is None else BagWriter(record, BagFacts({}, {}), RecordOptions())
+        self._writer = None if record is None else BagWriter(record, RunInfo({}, {}), RecordOptions())
         self._waits = None if record is None else GateLog(record)
         self._channels: dict[tuple[str, str], BagChannel] = {}
         self._block = Block()

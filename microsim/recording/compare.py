@@ -86,14 +86,14 @@ class Difference:
     def to_dict(self) -> dict[str, Any]:
         """For machines; `about` is the text for people."""
         entry = self.first.here or self.second.here
-        facts: dict[str, Any] = {"after_messages": self.number, "topic": None, "time_ns": None, "field": None}
+        plain: dict[str, Any] = {"after_messages": self.number, "topic": None, "time_ns": None, "field": None}
         if entry is not None:
-            facts |= {"topic": entry.topic, "time_ns": entry.time_ns}
+            plain |= {"topic": entry.topic, "time_ns": entry.time_ns}
         found = self.field()
         if found is not None:
             where, *values = shown_apart(*found)
-            facts |= {"field": where, "values": dict(zip(self.names, values, strict=True))}
-        return {**facts, "about": str(self)}
+            plain |= {"field": where, "values": dict(zip(self.names, values, strict=True))}
+        return {**plain, "about": str(self)}
 
 
 def stamp_of(entry: BagEntry) -> int | None:
@@ -220,7 +220,7 @@ def sent_entries(portions: Iterable[Sequence[Message]], is_wanted: Callable[[str
 def recorded_choice(bag: OwnBag) -> dict[str, list[str]]:
     """Patterns of the topics that were chosen and left out; empty: all were recorded."""
     try:
-        choice = json.loads(bag.facts.start.get("topics", "{}"))
+        choice = json.loads(bag.run_info.start.get("topics", "{}"))
         return {key: list(map(str, patterns)) for key, patterns in choice.items() if patterns}
     except (ValueError, AttributeError, TypeError):
         raise BagError(f"{bag.path}: damaged: the choice of topics cannot be read") from None
@@ -254,9 +254,9 @@ class BagComparison:
 
     def to_dict(self) -> dict[str, Any]:
         difference = None if self.difference is None else self.difference.to_dict()
-        facts = {"identical": self.is_identical, "messages": self.messages, "difference": difference}
+        found = {"identical": self.is_identical, "messages": self.messages, "difference": difference}
         more = {"problem": self.problem, "is_partial": self.is_partial, "notes": list(self.notes)}
-        return {**facts, **more, "culprit": self.culprit, "doubt": self.doubt, "summary": self.summary()}
+        return {**found, **more, "culprit": self.culprit, "doubt": self.doubt, "summary": self.summary()}
 
     def summary(self) -> str:
         """One sentence: whether they differ, why, and in which message first."""
@@ -291,15 +291,15 @@ def diff(one: Bag, other: Bag) -> BagComparison:
     extra = [(bag.path, sorted(own - shared)) for bag, own in zip((one, other), topics, strict=True)]
     notes = [f"only in {path}: {', '.join(names)}" for path, names in extra if names]
     is_partial = bool(notes)
-    causes, facts = _facts(one, other)
-    notes += facts
+    causes, others = _causes(one, other)
+    notes += others
     left, right = (recorded_entries(bag, shared.__contains__) for bag in (one, other))
     count, difference = first_difference(left, right, (str(one.path), str(other.path)))
     if difference is not None:
         culprit, doubt = ("", "") if causes else _culprit(difference, one, other)
         return BagComparison(count, difference, tuple(notes), causes=causes, culprit=culprit, doubt=doubt)
     problem = _problem(one, other, topics)
-    if is_partial and not problem and one.facts.end.get("digest") == other.facts.end.get("digest", "?"):
+    if is_partial and not problem and one.run_info.end.get("digest") == other.run_info.end.get("digest", "?"):
         notes.append("the digest, which covers all topics, is the same")
     return BagComparison(count, None, tuple(notes), problem, is_partial, causes)
 
@@ -330,7 +330,7 @@ def _problem(one: Bag, other: Bag, topics: tuple[set[str], set[str]]) -> str:
         missing = sorted(topic for topic in lacking if isinstance(bag, OwnBag) and is_chosen(bag, topic))
         if missing:
             return f"{bag.path} has nothing on {', '.join(missing)}"
-    digests = one.facts.end.get("digest", ""), other.facts.end.get("digest", "")
+    digests = one.run_info.end.get("digest", ""), other.run_info.end.get("digest", "")
     if all(digests):
         differ = "the messages in both are the same, but the digests of all messages differ"
         return "" if digests[0] == digests[1] else differ
@@ -346,11 +346,11 @@ def _topics(bag: Bag) -> set[str]:
 _CAUSES = ("version", "seed")  # what decides every message, beside the scenario and the commands
 
 
-def _facts(one: Bag, other: Bag) -> tuple[tuple[str, ...] | None, list[str]]:
+def _causes(one: Bag, other: Bag) -> tuple[tuple[str, ...] | None, list[str]]:
     """Why the two runs differ, and what else is not the same about them; None where that is not known."""
     if not (one.is_ours and other.is_ours):
         return None, []
-    left, right = ({**bag.facts.start, **bag.facts.end} for bag in (one, other))
+    left, right = ({**bag.run_info.start, **bag.run_info.end} for bag in (one, other))
     pairs = {
         key: f"{left.get(key, 'unknown')} and {right.get(key, 'unknown')}"
         for key in (*_CAUSES, "ticks", "digest", "complete")

@@ -18,10 +18,10 @@ from microsim.recording.bag_model import (
     METADATA_YAML,
     BagChannel,
     BagError,
-    BagFacts,
     Block,
-    FileFacts,
+    FileInfo,
     FileReader,
+    RunInfo,
     information,
     metadata_text,
 )
@@ -57,7 +57,7 @@ class BagInfo:
 
     path: Path
     files: list[Path]
-    facts: dict[str, str] = field(default_factory=dict)
+    run_info: dict[str, str] = field(default_factory=dict)
     topics: dict[str, Traffic] = field(default_factory=dict)
     problem: str = ""  # what is wrong with the bag
     _channels: dict[int, Traffic] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class BagInfo:
             "duration_s": self.duration_s,
             "messages": self.messages,
             "problem": self.problem,
-            **{_FACT_NAMES.get(name, name): _plain(text) for name, text in self.facts.items()},
+            **{_FACT_NAMES.get(name, name): _plain(text) for name, text in self.run_info.items()},
             "topics": {topic: traffic.to_dict() for topic, traffic in sorted(self.topics.items())},
         }
 
@@ -111,7 +111,9 @@ def look(path: Path) -> BagInfo:
     files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
     try:
         bag = open_bag(path)
-        info = BagInfo(path, bag.files if isinstance(bag, OwnBag) else files, {**bag.facts.start, **bag.facts.end})
+        info = BagInfo(
+            path, bag.files if isinstance(bag, OwnBag) else files, {**bag.run_info.start, **bag.run_info.end}
+        )
         for block in bag.blocks():
             info.add(block)
     except BagError as error:
@@ -122,7 +124,7 @@ def look(path: Path) -> BagInfo:
             reader = READERS[file.suffix](file, tolerant=True)
             for block in reader.blocks():
                 info.add(block)
-            info.facts |= {**reader.facts.start, **reader.facts.end}
+            info.run_info |= {**reader.run_info.start, **reader.run_info.end}
     info.topics = dict(sorted(info.topics.items()))
     return info
 
@@ -177,7 +179,7 @@ def _check_together(readers: list[FileReader]) -> None:
         if number.isdecimal() and int(number) != index:
             missing = f"{name}_{index}{reader.path.suffix}"
             raise BagError(f"{reader.path.parent}: {missing} is missing: the files after it cannot be kept")
-        if reader.is_ours and reader.facts.start != first.facts.start:
+        if reader.is_ours and reader.run_info.start != first.run_info.start:
             raise BagError(f"{reader.path}: from another run than {first.path.name}: remove one of them")
 
 
@@ -186,14 +188,14 @@ class _Repair:
 
     def __init__(self, folder: Path, readers: list[FileReader]) -> None:
         self._folder, self._readers = folder, readers
-        self._done: list[FileFacts] = []
+        self._done: list[FileInfo] = []
         self._damaged: list[str] = []
 
     def result(self) -> Repaired:
         end: Mapping[str, str] = {}
         for reader in self._readers:
             end = self._repaired(reader, is_last=reader is self._readers[-1])
-        custom = BagFacts(self._readers[0].facts.start, end).custom_data()
+        custom = RunInfo(self._readers[0].run_info.start, end).custom_data()
         self._describe(metadata_text(storage_of(self._readers[0].path), self._done, custom))
         messages = sum(file.messages for file in self._done)
         return Repaired(messages, max(file.times[1] for file in self._done), tuple(self._damaged))
@@ -204,7 +206,7 @@ class _Repair:
         fresh = path.with_name(f"{path.name}.repairing")
         try:
             end = self._rewritten(reader, fresh, is_last)
-            if end == reader.facts.end:
+            if end == reader.run_info.end:
                 with suppress(BagError):
                     deque(READERS[path.suffix](path).blocks(), maxlen=0)  # raises when it is not whole
                     return end
@@ -217,12 +219,12 @@ class _Repair:
             fresh.unlink(missing_ok=True)
 
     def _rewritten(self, reader: FileReader, fresh: Path, is_last: bool) -> Mapping[str, str]:
-        """All that can be read, in a new file; gives the facts at its end."""
+        """All that can be read, in a new file; gives the information at its end."""
         path, storage = reader.path, storage_of(reader.path)
         fresh.unlink(missing_ok=True)
-        start = self._readers[0].facts
-        facts = BagFacts(start.start, {}, {} if self._done else start.files)
-        writer = WRITERS[storage](fresh, facts, reader.compression)
+        start = self._readers[0].run_info
+        run_info = RunInfo(start.start, {}, {} if self._done else start.files)
+        writer = WRITERS[storage](fresh, run_info, reader.compression)
         try:
             for block in reader.blocks():
                 _check_types(path, block.channels)
@@ -230,7 +232,7 @@ class _Repair:
             if reader.problem and not is_last:
                 where = f"damaged in the middle of the bag ({reader.problem})"
                 raise BagError(f"{path}: {where}: later files cannot follow it")
-            found = FileFacts(path.name, writer.times, writer.counts)
+            found = FileInfo(path.name, writer.times, writer.counts)
             before = [file.times[1] for file in self._done if file.messages]
             if found.messages and before and found.times[0] < max(before):
                 raise BagError(f"{path}: older than the file before it: files are in the wrong order")
@@ -264,7 +266,7 @@ def _check_types(path: Path, channels: Iterable[BagChannel]) -> None:
 
 
 def _end(reader: FileReader, is_last: bool) -> Mapping[str, str]:
-    end = reader.facts.end
+    end = reader.run_info.end
     if not is_last:
         if end and end != CONTINUES:
             raise BagError(f"{reader.path}: the run ends with this file, but more follow: files are in the wrong order")

@@ -24,12 +24,12 @@ from microsim.engine.compiled import inlined, kernel, threaded_kernel
 from microsim.recording.bag_model import (
     BagChannel,
     BagError,
-    BagFacts,
     Block,
     FileWriter,
     Integers,
     Packed,
     Piece,
+    RunInfo,
     definition,
 )
 from microsim.version import __version__
@@ -196,7 +196,7 @@ class McapWriter(FileWriter):
     suffix = ".mcap"
 
     def __init__(
-        self, path: Path, facts: BagFacts, compression: str = "", create: Callable[[Path], Any] | None = None
+        self, path: Path, run_info: RunInfo, compression: str = "", create: Callable[[Path], Any] | None = None
     ) -> None:
         super().__init__()
         self._file: Any = create(path) if create else path.open("xb", buffering=0)
@@ -206,9 +206,9 @@ class McapWriter(FileWriter):
         self._chunks: list[bytes] = []
         self._metadata: list[bytes] = []
         self._attachments: list[bytes] = []
-        self._put(MAGIC + record(HEADER, text("ros2"), text(f"microsim {facts.start.get('version', __version__)}")))
-        self._put_metadata(START, facts.start)
-        for name, content in facts.files.items():
+        self._put(MAGIC + record(HEADER, text("ros2"), text(f"microsim {run_info.start.get('version', __version__)}")))
+        self._put_metadata(START, run_info.start)
+        for name, content in run_info.files.items():
             self._put_attachment(name, content)
 
     def write(self, block: Block) -> None:

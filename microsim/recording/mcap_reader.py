@@ -67,7 +67,7 @@ class McapReader(FileReader):
             self._read_head()
         if not tolerant:
             with self._noting("finishes it"), _opened(self.path) as file:
-                self.facts = replace(self.facts, end=self._read_end(file))
+                self.run_info = replace(self.run_info, end=self._read_end(file))
 
     def _blocks(self) -> Iterator[Block]:
         channels: dict[int, BagChannel] = {}
@@ -77,7 +77,7 @@ class McapReader(FileReader):
                 yield _block(_chunk_records(body), channels, types)
             elif opcode == mcap.METADATA and self.tolerant:
                 name, values = _metadata(body)
-                self.facts = replace(self.facts, end=values) if name == mcap.END else self.facts
+                self.run_info = replace(self.run_info, end=values) if name == mcap.END else self.run_info
 
     def entries_of(self, topics: Container[str]) -> Iterator[tuple[BagChannel, int, bytes]]:
         with self._noting(), _opened(self.path) as file:
@@ -121,13 +121,13 @@ class McapReader(FileReader):
                 break
             if opcode == mcap.METADATA:
                 name, values = _metadata(body)
-                self.facts = replace(self.facts, start=values) if name == mcap.START else self.facts
+                self.run_info = replace(self.run_info, start=values) if name == mcap.START else self.run_info
             elif opcode == mcap.ATTACHMENT:
                 name, content = _attachment(body)
-                self.facts = replace(self.facts, files={**self.facts.files, name: content})
+                self.run_info = replace(self.run_info, files={**self.run_info.files, name: content})
 
     def _read_end(self, file: BinaryIO) -> dict[str, str]:
-        """Check the end of the file; gives the facts that are there."""
+        """Check the end of the file; gives the information that is there."""
         size = self.path.stat().st_size
         tail = len(mcap.MAGIC) + 29
         if size < len(mcap.MAGIC) + tail:

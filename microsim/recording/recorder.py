@@ -26,7 +26,7 @@ from microsim.messages.outbox import DIGEST_BYTES, STAMP_AND_LENGTH, Message, na
 from microsim.messages.topics import DEFAULT_QOS, Qos
 from microsim.paths import with_name_of_its_own
 from microsim.recording.bag_io import BagWriter, RecordOptions
-from microsim.recording.bag_model import FORMAT, BagChannel, BagError, BagFacts, fits, qos_text, repairs
+from microsim.recording.bag_model import FORMAT, BagChannel, BagError, RunInfo, fits, qos_text, repairs
 from microsim.recording.chunk_assembly import Assembly, ChannelNames, Disk, Portion
 from microsim.recording.inputs import as_text, encoded, input_topics, packed_as_run, plugin_hashes
 from microsim.runner import Runner
@@ -69,7 +69,7 @@ class Channels:
 class Recorder:
     """Records every tick of a simulation from the start; close it at the end, or use it in a `with` block.
 
-    Call `tap` from time to time: it raises what went wrong. Without a runner, a full queue makes
+    Call `on_messages` from time to time: it raises what went wrong. Without a runner, a full queue makes
     the run wait. `create` opens files (for tests).
     """
 
@@ -231,7 +231,7 @@ class Recorder:
         self._channels = Channels(sim, self.options)
         folder = self._next_folder()
         with os_errors(f"nothing can be recorded into {folder}", BagError):
-            self._writer = self._writer_to(folder, self._start_facts(sim))
+            self._writer = self._writer_to(folder, self._start_info(sim))
         self.folders.append(folder)
         self._json = self._recording_json(folder)
         self._waits = None if self._json is None else GateLog(folder)
@@ -261,7 +261,7 @@ class Recorder:
 
     # ---- what a recorder that only compares does in another way ------------------------------------------------------
 
-    def _start_facts(self, sim: Simulation) -> BagFacts:
+    def _start_info(self, sim: Simulation) -> RunInfo:
         data, files = self._packed(sim.scenario)
         start = {
             "format": FORMAT,
@@ -272,18 +272,18 @@ class Recorder:
             "options": json.dumps(self.options.to_dict()),
             "plugins": json.dumps(plugin_hashes(sim.scenario)),
         }
-        return BagFacts(start, {}, files)
+        return RunInfo(start, {}, files)
 
     def _packed(self, scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
         return packed_as_run(scenario)
 
-    def _writer_to(self, folder: Path, facts: BagFacts) -> BagWriter:
-        return BagWriter(folder, facts, self.options, self._create)
+    def _writer_to(self, folder: Path, run_info: RunInfo) -> BagWriter:
+        return BagWriter(folder, run_info, self.options, self._create)
 
     def _recording_json(self, folder: Path) -> RecordingJson | None:
         return RecordingJson(folder)
 
-    def _end_facts(self, messages: int, inputs: int) -> Mapping[str, str]:
+    def _end_info(self, messages: int, inputs: int) -> Mapping[str, str]:
         if self.error:
             return {"complete": "false", "reason": self.error}
         counts = {"messages": str(messages), "inputs": str(inputs)}
@@ -315,7 +315,7 @@ class Recorder:
                 inputs = self.inputs - self._inputs_before
                 messages = self._assembly.entries - inputs
                 self.messages += messages
-                self._writer.close(self._end_facts(messages, inputs))
+                self._writer.close(self._end_info(messages, inputs))
         except OSError as error:
             self._disk.error = error
         if self._disk.error is not None:
@@ -351,11 +351,11 @@ def _first_tick(clock: Clock, time_ns: Fraction) -> int:
 
 
 class RecordingJson:
-    """`recording.json`: facts of the wall clock, kept out of the files that two runs must share byte for byte."""
+    """`recording.json`: what depends on wall time, kept out of the files that two runs must share byte for byte."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "recording.json"
-        self._facts: dict[str, Any] = {
+        self._written: dict[str, Any] = {
             "started": _now(),
             "host": platform.node(),
             "platform": platform.platform(),
@@ -366,14 +366,14 @@ class RecordingJson:
         self._write()
 
     def finish(self, runner: Runner | None) -> None:
-        self._facts["ended"] = _now()
+        self._written["ended"] = _now()
         if runner is not None:
-            self._facts |= {"wall_s": round(runner.wall_s, 6), "real_time_factor": round(runner.achieved_rtf, 4)}
+            self._written |= {"wall_s": round(runner.wall_s, 6), "real_time_factor": round(runner.achieved_rtf, 4)}
         self._write()
 
     def _write(self) -> None:
         with suppress(OSError):  # nothing depends on it
-            text = json.dumps(self._facts, indent=2, ensure_ascii=False) + "\n"
+            text = json.dumps(self._written, indent=2, ensure_ascii=False) + "\n"
             self._path.write_text(text, encoding="utf-8", errors="backslashreplace")  # arguments may be any bytes
 
 

@@ -1,4 +1,4 @@
-"""rosbag2's sqlite3 files, written a block at a time in transactions; our facts are in a table of their own."""
+"""rosbag2's sqlite3 files, written a block at a time in transactions; our `RunInfo` is in a table of its own."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 from microsim.recording.bag_model import (
     BagChannel,
     BagError,
-    BagFacts,
     Block,
     FileReader,
     FileWriter,
+    RunInfo,
     definition,
     repairs,
 )
@@ -40,7 +40,7 @@ class SqliteWriter(FileWriter):
     suffix = ".db3"
 
     def __init__(
-        self, path: Path, facts: BagFacts, compression: str = "", create: Callable[[Path], object] | None = None
+        self, path: Path, run_info: RunInfo, compression: str = "", create: Callable[[Path], object] | None = None
     ) -> None:
         super().__init__()
         self._types: set[str] = set()
@@ -50,8 +50,8 @@ class SqliteWriter(FileWriter):
         except sqlite3.Error as error:
             raise OSError(str(error)) from None
         with _transaction(self._database):
-            self._store("start", facts.start)
-            self._store("file", facts.files)
+            self._store("start", run_info.start)
+            self._store("file", run_info.files)
 
     def write(self, block: Block) -> None:
         with _transaction(self._database):
@@ -123,8 +123,8 @@ class SqliteReader(FileReader):
     def __init__(self, path: Path, tolerant: bool = False) -> None:
         super().__init__(path, tolerant)
         with self._noting():
-            self.facts = self._read_facts()
-        if self.is_ours and not self.facts.end and not tolerant:
+            self.run_info = self._read_info()
+        if self.is_ours and not self.run_info.end and not tolerant:
             raise BagError(f"{path}: not finished: the run was cut off; {repairs(path)} finishes it")
 
     def entries_of(self, topics: Container[str]) -> Iterator[tuple[BagChannel, int, bytes]]:
@@ -137,15 +137,15 @@ class SqliteReader(FileReader):
                     raise BagError("an impossible message")
                 yield channels[number], time, data
 
-    def _read_facts(self) -> BagFacts:
+    def _read_info(self) -> RunInfo:
         with read_only(self.path) as database:
             names = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if "microsim" not in names:
-                return BagFacts({}, {})
+                return RunInfo({}, {})
             stored: dict[str, dict[str, Any]] = {"start": {}, "end": {}, "file": {}}
             for place, key, value in database.execute("SELECT place, key, value FROM microsim ORDER BY key"):
                 stored.setdefault(place, {})[str(key)] = bytes(value) if place == "file" else str(value)
-            return BagFacts(stored["start"], stored["end"], stored["file"])
+            return RunInfo(stored["start"], stored["end"], stored["file"])
 
     def _blocks(self) -> Iterator[Block]:
         with read_only(self.path) as database:

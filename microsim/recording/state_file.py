@@ -44,7 +44,7 @@ from microsim.timeline import Timeline
 from microsim.version import __version__
 
 MAGIC = b"MICROSIM STATE\n"
-FORMAT = 5
+FORMAT = 6
 SUFFIX = ".state"
 
 
@@ -53,7 +53,7 @@ class StateFile:
     """A file that was read and found whole."""
 
     path: Path
-    facts: dict[str, Any]  # format, version, name and hash of the scenario at the start, seed, tick, time
+    run_info: dict[str, Any]  # format, version, name and hash of the scenario at the start, seed, tick, time
     content: dict[str, Any]
 
 
@@ -65,12 +65,12 @@ def fingerprint(scenario: Scenario) -> str:
     return hashlib.sha256(json.dumps([data, sorted(files), *made], sort_keys=True).encode()).hexdigest()
 
 
-def save_state(path: Path, snapshot: Snapshot) -> None:
+def save_state(path: Path | str, snapshot: Snapshot) -> None:
     """Write a snapshot; the file is there whole or not at all."""
     first, now = snapshot.initial_scenario, snapshot.scenario
     (first_data, first_files), (data, files) = packed(first), packed(now)
     tick = int(snapshot.state[0])
-    facts = {
+    run_info = {
         "format": FORMAT,
         "version": __version__,
         "scenario": first.name,
@@ -94,8 +94,8 @@ def save_state(path: Path, snapshot: Snapshot) -> None:
         "messages_sent": snapshot.messages_sent,
         "opening": snapshot.opening if tick == 0 else b"",  # for recordings, which begin at tick 0
     }
-    blob = MAGIC + json.dumps(facts, sort_keys=True).encode() + b"\n" + to_bytes(content)
-    _write_whole(path, blob + hashlib.sha256(blob).digest())
+    blob = MAGIC + json.dumps(run_info, sort_keys=True).encode() + b"\n" + to_bytes(content)
+    _write_whole(Path(path), blob + hashlib.sha256(blob).digest())
 
 
 def _write_whole(path: Path, content: bytes) -> None:
@@ -125,8 +125,8 @@ def read_state(path: Path) -> StateFile:
     blob, checksum = whole[:-32], whole[-32:]
     head, newline, body = blob[len(MAGIC) :].partition(b"\n")
     try:
-        facts = json.loads(head)
-        form, version = facts["format"], facts["version"]
+        run_info = json.loads(head)
+        form, version = run_info["format"], run_info["version"]
     except (ValueError, KeyError, TypeError):
         raise SnapshotError(f"{path}: damaged: its first line cannot be read") from None
     if form != FORMAT or version != __version__:
@@ -136,15 +136,15 @@ def read_state(path: Path) -> StateFile:
     if hashlib.sha256(blob).digest() != checksum or not newline:
         raise SnapshotError(f"{path}: damaged: its checksum is wrong")
     try:
-        return StateFile(path, facts, dict(from_bytes(body)))
+        return StateFile(path, run_info, dict(from_bytes(body)))
     except SnapshotError as error:
         raise SnapshotError(f"{path}: {error}") from None
 
 
-def load_state(path: Path, sim: Simulation) -> None:
+def load_state(path: Path | str, sim: Simulation) -> None:
     """Let a simulation that began with the same scenario resume from there, with its seed, entities and settings."""
-    state, first = read_state(path), sim.initial_scenario
-    if state.facts.get("fingerprint") != fingerprint(first):
+    state, first = read_state(Path(path)), sim.initial_scenario
+    if state.run_info.get("fingerprint") != fingerprint(first):
         raise SnapshotError(f"{path}: saved in a run that began with another scenario: {_difference(state, first)}")
     known = places_of_files(first)
     _restore(state, sim, folder_until_exit() if state.content["files"].keys() - known else Path(), known)
@@ -169,9 +169,9 @@ def scenario_of(path: Path, folder: Path, plugin_folders: Sequence[Path] = ()) -
         if hashes and any(changed_plugins(text, hashes, plugin_folders) for text in texts):
             raise SnapshotError(f"{path}: {_CHANGED}")
         scenario = unpacked(texts[0], folder, content["files"], plugin_folders)
-        if state.facts["fingerprint"] != fingerprint(scenario):
+        if state.run_info["fingerprint"] != fingerprint(scenario):
             raise SnapshotError(f"{path}: {_CHANGED}")
-        return scenario, int(state.facts["seed"])
+        return scenario, int(state.run_info["seed"])
 
 
 _CHANGED = "its scenario or the code of a plug-in is not what was saved"
@@ -189,7 +189,7 @@ def _restore(state: StateFile, sim: Simulation, folder: Path, known: Mapping[str
         names = ("next_seed", "state", "digest", "unsent", "counters", "messages_sent", "opening")
         history = {name: content[name] for name in names}
         try:
-            sim.restore(Snapshot(first, now, int(state.facts["seed"]), **history))
+            sim.restore(Snapshot(first, now, int(state.run_info["seed"]), **history))
         except BaseException:  # Ctrl-C too
             sim.restore(before)
             raise

@@ -20,7 +20,7 @@ import numpy as np
 
 from microsim.recording import compare
 from microsim.recording.bag_io import COMPRESSIONS, BagWriter, OwnBag, RecordOptions
-from microsim.recording.bag_model import METADATA_YAML, BagError, BagFacts, FileWriter, Piece
+from microsim.recording.bag_model import METADATA_YAML, BagError, FileWriter, Piece, RunInfo
 from microsim.recording.compare import Difference, is_chosen, recorded_choice, shown_apart
 from microsim.recording.inputs import moved_back
 from microsim.recording.mcap import MAGIC, McapWriter, decompress, text
@@ -88,7 +88,7 @@ def verify(replay: Replay) -> ReplayVerdict:
         recorded = compare.recorded_entries(bag, lambda topic: topic not in inputs)
         sent = compare.sent_entries(replay.portions(), lambda topic: is_chosen(bag, topic))
         same, difference = compare.first_difference(recorded, sent, ("recorded", "replayed"))
-    digest, recorded_digest = replay.sim.digest(), bag.facts.end.get("digest", "")
+    digest, recorded_digest = replay.sim.digest(), bag.run_info.end.get("digest", "")
     if difference is not None:
         problem = ""
     elif replay.ignored:
@@ -194,7 +194,7 @@ _TABLES = {
 class ComparingSqlite(SqliteWriter):
     """Writes everything but the messages into memory, and compares schema and rows with the file."""
 
-    def __init__(self, path: Path, facts: BagFacts) -> None:
+    def __init__(self, path: Path, run_info: RunInfo) -> None:
         self._path = path
         self._row = 0
         try:
@@ -203,7 +203,7 @@ class ComparingSqlite(SqliteWriter):
             self._messages = self._recorded.execute("SELECT id, topic_id, timestamp, data FROM messages ORDER BY id")
         except sqlite3.Error as error:
             raise DifferentBytesError(path, "table messages", str(error), "id, topic_id, timestamp, data") from None
-        super().__init__(path, facts)
+        super().__init__(path, run_info)
 
     def _connected(self, path: Path) -> sqlite3.Connection:
         return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -245,20 +245,20 @@ class ComparingSqlite(SqliteWriter):
 class ComparingBag(BagWriter):
     """Compares every file of a bag, `metadata.yaml` too."""
 
-    def __init__(self, bag: OwnBag, facts: BagFacts, options: RecordOptions) -> None:
+    def __init__(self, bag: OwnBag, run_info: RunInfo, options: RecordOptions) -> None:
         self._bag = bag
-        super().__init__(bag.path, facts, options)
+        super().__init__(bag.path, run_info, options)
 
     def _prepare(self) -> None:
         pass
 
-    def _file_writer(self, path: Path, facts: BagFacts) -> FileWriter:
+    def _file_writer(self, path: Path, run_info: RunInfo) -> FileWriter:
         number, files = len(self._done), self._bag.files
         if number == len(files):
             raise DifferentBytesError(self._bag.path, "number of files", number, f"more than {number}")
         if self.options.storage == "sqlite3":
-            return ComparingSqlite(files[number], facts)
-        return ComparingMcap(files[number], facts, COMPRESSIONS[self.options.compression], ComparingFile)
+            return ComparingSqlite(files[number], run_info)
+        return ComparingMcap(files[number], run_info, COMPRESSIONS[self.options.compression], ComparingFile)
 
     def _describe(self, text: str) -> None:
         if len(self._done) != len(self._bag.files):
@@ -277,34 +277,36 @@ class Rerecorder(Recorder):
         self._bag = bag
         super().__init__(bag.path, sim, recorded_options(bag))
 
-    def _writer_to(self, folder: Path, facts: BagFacts) -> BagWriter:
-        return ComparingBag(self._bag, facts, self.options)
+    def _writer_to(self, folder: Path, run_info: RunInfo) -> BagWriter:
+        return ComparingBag(self._bag, run_info, self.options)
 
     def _recording_json(self, folder: Path) -> None:
         return None
 
-    def _start_facts(self, sim: Simulation) -> BagFacts:
+    def _start_info(self, sim: Simulation) -> RunInfo:
         """Those of the recording where another version made it: they are what the replay starts from."""
-        recorded = self._bag.facts
+        recorded = self._bag.run_info
         if recorded.start["version"] != __version__:
             return recorded
-        facts = super()._start_facts(sim)
+        run_info = super()._start_info(sim)
         code = {"plugins": recorded.start["plugins"]} if "plugins" in recorded.start else {}
-        return replace(facts, start={**facts.start, **code})  # of plug-ins that changed, the messages are compared
+        return replace(
+            run_info, start={**run_info.start, **code}
+        )  # of plug-ins that changed, the messages are compared
 
     def _packed(self, scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
         data, files = super()._packed(scenario)
-        return moved_back(data, self._bag.facts.start["scenario"]), files
+        return moved_back(data, self._bag.run_info.start["scenario"]), files
 
-    def _end_facts(self, messages: int, inputs: int) -> Mapping[str, str]:
+    def _end_info(self, messages: int, inputs: int) -> Mapping[str, str]:
         recorded = self._bag
-        return super()._end_facts(messages, inputs) if recorded.is_complete else recorded.facts.end
+        return super()._end_info(messages, inputs) if recorded.is_complete else recorded.run_info.end
 
 
 def recorded_options(bag: OwnBag) -> RecordOptions:
     """The options with which the bag was recorded."""
     try:
-        start = bag.facts.start
+        start = bag.run_info.start
         return RecordOptions.from_dict(json.loads(start["options"]), json.loads(start["topics"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BagError(f"{bag.path}: damaged: how it was recorded cannot be read: {error}") from None

@@ -83,8 +83,8 @@ def is_world(source: str | Path) -> bool:
 
 def _signature(root: Path) -> tuple[tuple[str, int, int], ...]:
     """What changes when a file of the folder does."""
-    facts = [(path, path.stat()) for path in sorted(root.rglob("*")) if path.is_file()]
-    return tuple((str(path), fact.st_size, fact.st_mtime_ns) for path, fact in facts)
+    found = [(path, path.stat()) for path in sorted(root.rglob("*")) if path.is_file()]
+    return tuple((str(path), status.st_size, status.st_mtime_ns) for path, status in found)
 
 
 def content_hash(bundle: Bundle) -> str:
@@ -131,7 +131,7 @@ def with_bundle(data: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
 
 
 def map_update(bundle: Bundle) -> dict[str, Any]:
-    """The map's facts, however large it is."""
+    """What is known of the map, however large it is."""
     rows, columns = bundle.heightmap.values.shape
     return {
         "cell_size_m": bundle.heightmap.resolution_m,
@@ -209,14 +209,14 @@ def _start(kind: type[Robot] | None, bundle: Bundle, place: int) -> dict[str, fl
 
 
 def _vehicle(bundle: Bundle) -> dict[str, Any]:
-    facts: dict[str, Any] = {
+    keys: dict[str, Any] = {
         "cmd_timeout_s": bundle.timebase.control_timeout_s,
         "emergency_deceleration": bundle.timebase.emergency_brake_m_per_s2,
     }
     if bundle.vehicle is not None:
         written = bundle.vehicle.model_dump(exclude={"start"}, exclude_none=True)
-        facts |= {_CAR_KEYS.get(name, name): value for name, value in written.items()}
-    return facts
+        keys |= {_CAR_KEYS.get(name, name): value for name, value in written.items()}
+    return keys
 
 
 def sensors_of(bundle: Bundle) -> dict[str, Any]:
@@ -282,8 +282,8 @@ MOST_GAUSSIANS = 1_000_000
 def hash_of_splats(path: Path) -> str:
     """SHA-256 of a file of Gaussians; ValueError says what is wrong with it."""
     try:
-        facts = path.stat()
-        return _checked(path, facts.st_size, facts.st_mtime_ns)
+        status = path.stat()
+        return _checked(path, status.st_size, status.st_mtime_ns)
     except UsageError as error:
         raise ValueError(str(error)) from None
     except OSError as error:

@@ -110,11 +110,11 @@ def test_a_recording_as_a_file_plays_without_a_server(browser: Any, bag: Path, t
 
 
 def test_facts_of_a_bag_cannot_break_out_of_the_page(bag: Path) -> None:
-    from microsim.parts.view.web.export import ExportFacts, _page
+    from microsim.parts.view.web.export import ExportedRun, _page
 
     sim = microsim.Simulation(WORLD)
     empty = '<html><head><meta charset="utf-8" /><title>Viser</title></head>'
-    page = _page(empty, ExportFacts("</script><b>", 1, "<i>", ""), sim, {"</script><u>": "red"})
+    page = _page(empty, ExportedRun("</script><b>", 1, "<i>", ""), sim, {"</script><u>": "red"})
     assert "__THREE_DEVTOOLS__" in page  # as on the page of a run: splats without an error in the console
     assert "</script><b>" not in page
     assert "</script><u>" not in page

@@ -56,6 +56,18 @@ works "$venv/bin/microsim"
 has_all_data "$venv/share/microsim"
 [ -e "$venv/share/ament_index/resource_index/packages/microsim" ] || fail "no ament marker"
 pip check
+
+say "the package of a stranger, beside it"
+"$venv/bin/python" "$repository/tests/packaging/stranger.py" "$repository/docs" "$scratch/stranger"
+pip install "$scratch/stranger"
+(
+  mkdir "$scratch/yard" && cd "$scratch/yard"
+  echo "robots: {rover: {sensors: {trip: {type: trip_meter, hz: 5}}}}" >yard.yaml
+  [ "$("$venv/bin/microsim" greet)" = "hello, robots" ] || fail "a stranger's command is not found"
+  "$venv/bin/microsim" run yard.yaml --duration 0.5 --rtf 0 --headless --quiet --trace trace.csv --transport tape || fail "a stranger's attachment or transport is not found"
+  grep -q '^30,rover,' trace.csv && grep -q '^/rover/trip ' tape.txt || fail "a stranger's sensor, attachment or transport did not do its work"
+)
+pip uninstall --yes stranger
 pip uninstall --yes microsim-ros2
 
 say "pip install --editable ."

@@ -49,7 +49,7 @@ class BagOutput(TypedDict):
     digest: NotRequired[Digest]
 
 
-COMMAND = Command(bag, panel="Recordings", position=240, json={"info": BagOutput})
+COMMAND = Command(bag, panel="Recordings", position=340, json={"info": BagOutput})
 
 
 class InfoOptions(NamedTuple):
@@ -83,14 +83,14 @@ def info(options: InfoOptions) -> int:
 
 
 def _print_info(found: BagInfo) -> None:
-    facts = found.facts
+    run_info = found.run_info
     print(f"{found.path}  {found.bytes / 1e6:,.1f} MB, {found.duration_s:,.3f} s, {found.messages:,} messages")
-    if "seed" in facts:
-        print(f"  made by     microsim {facts.get('version')}, seed {facts['seed']}")
-        print(f"  ticks       {facts.get('ticks', 'unknown')}")
-        print(f"  digest      {facts.get('digest') or 'unknown'}")
-        if facts.get("complete") != "true":
-            print(f"  cut off     {facts.get('reason', 'not finished')}")
+    if "seed" in run_info:
+        print(f"  made by     microsim {run_info.get('version')}, seed {run_info['seed']}")
+        print(f"  ticks       {run_info.get('ticks', 'unknown')}")
+        print(f"  digest      {run_info.get('digest') or 'unknown'}")
+        if run_info.get("complete") != "true":
+            print(f"  cut off     {run_info.get('reason', 'not finished')}")
     counts = [f"{traffic.messages:,}" for traffic in found.topics.values()]
     rates = [f"{traffic.rate_hz:.2f} Hz" if traffic.rate_hz else "" for traffic in found.topics.values()]
     widths = [max(map(len, cells), default=0) for cells in (found.topics, counts, rates)]

@@ -9,7 +9,7 @@ from typing_extensions import NotRequired
 
 from microsim.cli.command import Command, QuietOption
 from microsim.cli.json_schemas import ComparisonOutput
-from microsim.cli.terminal import say_comparison
+from microsim.cli.terminal import print_comparison
 from microsim.options import argument, flag
 
 
@@ -32,7 +32,7 @@ def diff(
     from microsim.recording.compare import diff as compare
 
     found = compare(open_bag(one), open_bag(other))
-    return say_comparison(found, as_json)
+    return print_comparison(found, as_json)
 
 
 class DiffOutput(ComparisonOutput):
@@ -42,4 +42,4 @@ class DiffOutput(ComparisonOutput):
     summary: Annotated[str, "One sentence: whether they differ, why, and in which message first."]
 
 
-COMMAND = Command(diff, panel="Recordings", position=220, json=DiffOutput)
+COMMAND = Command(diff, panel="Recordings", position=320, json=DiffOutput)

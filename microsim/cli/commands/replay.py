@@ -66,7 +66,7 @@ _ALONE = (
 
 
 def replay(options: ReplayOptions, attachments: Sequence[Attachment] = ()) -> int:
-    """Run a recorded mission again, from its inputs; or the run of a token.
+    """Run a recording again from its inputs, or the run of a token.
 
     Exit codes: 0 success, 1 the replay differs, 2 the input cannot be used.
 
@@ -115,7 +115,7 @@ class VerifyOutput(ComparisonOutput):
     is_cut: Annotated[bool, "Whether the recording was cut off, and compared up to there."]
 
 
-COMMAND = Command(replay, panel="Recordings", position=210, is_joined=True, json=VerifyOutput | ReplayOutput)
+COMMAND = Command(replay, panel="Recordings", position=310, is_joined=True, json=VerifyOutput | ReplayOutput)
 
 
 # ---- a recording -----------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def _verify(again: Replay, as_json: bool) -> int:
             verdict = again.verify()
     finally:
         progress.end()
-    return terminal.say_comparison(verdict, as_json)
+    return terminal.print_comparison(verdict, as_json)
 
 
 def _last_tick(again: Replay, options: ReplayOptions) -> int:
@@ -201,7 +201,7 @@ def _run(again: Replay, options: ReplayOptions, plan: Plan) -> int:
 
 
 def _prepared(again: Replay, options: ReplayOptions, plan: Plan) -> Run:
-    from microsim.recording.bag_replay import InputPilot, Seeker
+    from microsim.recording.bag_replay import InputPilot, ReplayTimeline
     from microsim.runner import Runner
     from microsim.simulation import Simulation
 
@@ -215,7 +215,7 @@ def _prepared(again: Replay, options: ReplayOptions, plan: Plan) -> Run:
     rtf = options.rtf or 1.0 if plan.moves_in_time else options.rtf
     run = Run(Runner(sim, rtf), plan, title=again.bag.path.name, logs_warnings=False)
     if plan.moves_in_time:
-        run.timeline = Seeker(again, sim)
+        run.timeline = ReplayTimeline(again, sim)
     else:
         run.runner.steer(lambda sim: InputPilot(again, sim))
     return run
@@ -224,11 +224,11 @@ def _prepared(again: Replay, options: ReplayOptions, plan: Plan) -> Run:
 def _say(again: Replay, run: Run, bag: OwnBag | ForeignBag) -> bool:
     """Whether it differs from what was recorded."""
     sim = run.sim
-    recorded = bag.facts.end.get("digest", "")
+    recorded = bag.run_info.end.get("digest", "")
     is_other = bool(recorded) and sim.tick == again.end_tick and recorded != sim.digest()
     if run.console.is_json:
-        facts = {"ticks": sim.tick, "sim_s": sim.time_ns / 1e9, "ignored": again.ignored, "digest": sim.digest()}
-        print_json({**facts, "recorded_digest": recorded or None, "differs": is_other, **run.results})
+        result = {"ticks": sim.tick, "sim_s": sim.time_ns / 1e9, "ignored": again.ignored, "digest": sim.digest()}
+        print_json({**result, "recorded_digest": recorded or None, "differs": is_other, **run.results})
         return is_other
     ignored = f", {again.ignored} inputs ignored" if again.ignored else ""
     tell(f"replayed {sim.tick:,} ticks, {sim.time_ns / 1e9:.3f} s{ignored}, digest {sim.digest()}")

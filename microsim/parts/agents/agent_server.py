@@ -77,12 +77,12 @@ class AgentServer(MCPServer[Any]):
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult:
         """An answer of ours, also where the SDK has refused the arguments. Paths in it are relative to the folder."""
-        facts, picture = await self._answer(name, arguments, context)
-        is_error = "error" in facts
-        text = json.dumps(short(facts), ensure_ascii=False).replace(self._root, "")
+        answer, picture = await self._answer(name, arguments, context)
+        is_error = "error" in answer
+        text = json.dumps(short(answer), ensure_ascii=False).replace(self._root, "")
         if len(text) > _MOST_CHARACTERS:
-            facts = refusal("too_long", f"the answer has {len(text):,} characters", [], "request less at a time")
-            text, is_error = json.dumps(facts), True
+            answer = refusal("too_long", f"the answer has {len(text):,} characters", [], "request less at a time")
+            text, is_error = json.dumps(answer), True
         content: list[Any] = [TextContent(type="text", text=text)]
         if isinstance(picture, PngPicture):
             content.append(ImageContent(type="image", data=b64encode(picture).decode(), mime_type="image/png"))
@@ -99,8 +99,8 @@ class AgentServer(MCPServer[Any]):
             if strange:
                 message = unknown(f"{name} has no argument", repr(strange[0]), strange[0], self._parameters(name))
                 return refusal("wrong_arguments", message, [{"path": strange[0]}], "leave it out"), None
-            facts = await self._tool_manager.call_tool(name, arguments, context or Context(mcp_server=self))
-            return facts, facts.pop("picture", None)
+            answer = await self._tool_manager.call_tool(name, arguments, context or Context(mcp_server=self))
+            return answer, answer.pop("picture", None)
         except ToolError as error:
             return _explained(name, error.__cause__ or error), None
 

@@ -42,7 +42,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class PngPicture(bytes):
-    """A PNG, beside the facts about it."""
+    """A PNG, beside the answer about it."""
 
 
 class AgentTools:
@@ -124,7 +124,7 @@ class AgentTools:
     def start(self, scenario: Source = "default", seed: Seed = None, run: RunName = "main") -> Answer:
         """Start a run at time 0, or start it again. Nothing moves until `step`."""
         begun = self._keep(run, AgentRun.begin(self._scenario(scenario), seed))
-        return {**self._facts(run, begun), "next": "command a robot, then step; read_state shows where robots are"}
+        return {**self._status(run, begun), "next": "command a robot, then step; read_state shows where robots are"}
 
     def end_run(self, run: RunName = "main") -> Answer:
         """End a run and forget it."""
@@ -136,10 +136,14 @@ class AgentTools:
         """Let simulated time pass. Commands are held until the next one."""
         one = self._run(run)
         left = one.advance(one.sim.clock.ticks_in(Fraction(str(seconds))))
-        facts = self._facts(run, one)
+        answer = self._status(run, one)
         if left:
-            return {**facts, "seconds_left": left * one.sim.clock.dt, "next": f"stopped after {WORK_S:g} s; step again"}
-        return {**facts, "next": "read_topic shows what sensors measured; render_scene draws it"}
+            return {
+                **answer,
+                "seconds_left": left * one.sim.clock.dt,
+                "next": f"stopped after {WORK_S:g} s; step again",
+            }
+        return {**answer, "next": "read_topic shows what sensors measured; render_scene draws it"}
 
     def command(self, robot: Robot, values: dict[str, Number], run: RunName = "main") -> Answer:
         """Set a robot's command, held until the next.
@@ -172,22 +176,26 @@ class AgentTools:
 
     # ---- looking -----------------------------------------------------------------------------------------------------
 
-    def _facts(self, name: str, run: AgentRun) -> Answer:
+    def _status(self, name: str, run: AgentRun) -> Answer:
         robots = {
             robot: {**run.sim.state(robot)._asdict(), "touching": list(run.sim.touching(robot))}
             for robot in run.sim.robots[:_MOST_ITEMS]
         }
-        facts = {"run": name, "time_s": run.time_s, "tick": run.sim.tick, "robots": robots}
+        answer = {"run": name, "time_s": run.time_s, "tick": run.sim.tick, "robots": robots}
         events, ignored = list(run.events)[-5:], dict(run.sim.counters)
-        return facts | ({"events": events} if events else {}) | ({"ignored": ignored} if ignored else {})
+        return answer | ({"events": events} if events else {}) | ({"ignored": ignored} if ignored else {})
 
     def read_state(self, run: RunName = "main") -> Answer:
         """The true state of every robot, what it touches, the last events, and what was ignored."""
         one = self._run(run)
-        facts = {"scenario": one.sim.scenario.name, "seed": one.sim.seed, "all_events": list(one.events)[-_MOST_ITEMS:]}
+        answer = {
+            "scenario": one.sim.scenario.name,
+            "seed": one.sim.seed,
+            "all_events": list(one.events)[-_MOST_ITEMS:],
+        }
         return {
-            **self._facts(run, one),
-            **facts,
+            **self._status(run, one),
+            **answer,
             "snapshots": list(one.snapshots),
             "next": "read_topic, render_scene, or step",
         }
@@ -203,8 +211,8 @@ class AgentTools:
         if topic not in one.latest:
             return {"topic": topic, "type": kinds[topic], "message": None, "next": "nothing was sent yet: step"}
         message = one.latest[topic]
-        facts = {"topic": topic, "type": kinds[topic], "stamp_s": message.stamp_ns / 1e9}
-        return {**facts, "message": to_plain(message.message, _MOST_ITEMS), "next": "step, then read it again"}
+        answer = {"topic": topic, "type": kinds[topic], "stamp_s": message.stamp_ns / 1e9}
+        return {**answer, "message": to_plain(message.message, _MOST_ITEMS), "next": "step, then read it again"}
 
     def render_camera(self, robot: Robot, camera: str = "camera", run: RunName = "main") -> Answer:
         """What a robot's camera sees now, as an image."""
@@ -226,8 +234,8 @@ class AgentTools:
     def digest(self, run: RunName = "main") -> Answer:
         """SHA-256 over every message of the run so far: equal digests mean equal runs."""
         one = self._run(run)
-        facts = {"scenario": one.sim.scenario.name, "seed": one.sim.seed, "tick": one.sim.tick}
-        return {**facts, "digest": one.sim.digest(), "next": "the same scenario, seed and inputs give the same digest"}
+        answer = {"scenario": one.sim.scenario.name, "seed": one.sim.seed, "tick": one.sim.tick}
+        return {**answer, "digest": one.sim.digest(), "next": "the same scenario, seed and inputs give the same digest"}
 
     # ---- time travel -------------------------------------------------------------------------------------------------
 
@@ -245,14 +253,14 @@ class AgentTools:
         if name not in one.snapshots:
             raise UsageError(unknown("no snapshot", repr(name), name, one.snapshots))
         one.go_back(name)
-        return {**self._facts(run, one), "next": "try something else, then step"}
+        return {**self._status(run, one), "next": "try something else, then step"}
 
     def fork(self, new_run: RunName, run: RunName = "main") -> Answer:
         """Copy a run at this moment; both continue on their own."""
         if new_run in self._runs:
             raise UsageError(f"there is a run {new_run!r} already; choose another name, or end_run")
         twin = self._keep(new_run, self._run(run).forked())
-        return {**self._facts(new_run, twin), "next": f"command and step the runs, then diff_runs {run} {new_run}"}
+        return {**self._status(new_run, twin), "next": f"command and step the runs, then diff_runs {run} {new_run}"}
 
     # ---- missions and sweeps -----------------------------------------------------------------------------------------
 
@@ -273,15 +281,15 @@ class AgentTools:
             for each in pilot.verdicts()
         ]
         passed = not left and not pilot.violations()
-        facts = {"passed": passed, "verdicts": verdicts, "digest": one.sim.digest()}
-        facts |= {"seconds_left": left * one.sim.clock.dt} if left else {}
+        answer = {"passed": passed, "verdicts": verdicts, "digest": one.sim.digest()}
+        answer |= {"seconds_left": left * one.sim.clock.dt} if left else {}
         self._keep(run, one)
         hint = (
             "export, sweep it over seeds, or end_run"
             if passed
             else f"render_scene of run {run!r} shows where robots went"
         )
-        return {**facts, **self._facts(run, one), "all_events": list(one.events)[:_MOST_ITEMS], "next": hint}
+        return {**answer, **self._status(run, one), "all_events": list(one.events)[:_MOST_ITEMS], "next": hint}
 
     def sweep(
         self, scenario: Source = "default", mission: Source | None = None, seeds: str = "0..9",
@@ -300,10 +308,10 @@ class AgentTools:
             raise UsageError(f"a sweep has {MOST_SWEEP_RUNS} runs at most here, this one has {len(plan)}")
         finished = _swept(plan)
         rows = [{key: value for key, value in row.items() if key != "token"} for row in finished.rows]
-        facts = {"runs": len(plan), "done": len(rows), "failed": len(finished.failed), "rows": rows}
+        answer = {"runs": len(plan), "done": len(rows), "failed": len(finished.failed), "rows": rows}
         broken = [str(each).partition(": microsim replay")[0] for each in finished.broken]
         hint = "fly_mission with the seed of a bad row shows what happens there"
-        return {**facts, "good": finished.is_good and len(rows) == len(plan), "broken": broken, "next": hint}
+        return {**answer, "good": finished.is_good and len(rows) == len(plan), "broken": broken, "next": hint}
 
     # ---- comparing and keeping ---------------------------------------------------------------------------------------
 

@@ -329,8 +329,8 @@ class TaskVectorEnv(VectorEnv[Any, Any, Any]):
         seen = self._seen()
         if worlds.size and mode == AutoresetMode.SAME_STEP:
             last = seen if self._copies else each_of(seen, lambda array: array.copy())
-            facts = {key: there if key.startswith("_") else value for key, value in info.items()}
-            ends = {"final_obs": last, "_final_obs": there, "final_info": facts, "_final_info": there}
+            final = {key: there if key.startswith("_") else value for key, value in info.items()}
+            ends = {"final_obs": last, "_final_obs": there, "final_info": final, "_final_info": there}
             self._restart(worlds)
             info, seen = self._counts() | self._agent_rewards(outcome, over) | ends, self._seen()
         self._window.after_step()

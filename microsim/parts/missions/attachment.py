@@ -1,4 +1,4 @@
-"""Who drives the robots: a mission, or the simple pilot of `--demo`."""
+"""Who drives the robots: a mission, or the simple pilot of `--autopilot`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 from typing_extensions import NotRequired, TypedDict
 
 from microsim.attachment import Attachment, Hint, NoOptions, Plan, Run, shell_command
-from microsim.ci_reports import CiCase, ReportOptions
 from microsim.errors import MissionError, UsageError
 from microsim.options import flag, given, option
+from microsim.parts.missions.ci_reports import CiCase, ReportOptions
 
 if TYPE_CHECKING:
     from microsim.parts.missions.mission_file import Mission
@@ -62,8 +62,8 @@ class MissionAttachment(Attachment):
         if "--from-state" in plan.given:
             raise UsageError(_NEEDS_START)
         report.check()
-        if "--demo" in plan.given:
-            raise UsageError("--mission and --demo both steer the robots; leave one of them out")
+        if "--autopilot" in plan.given:
+            raise UsageError("--mission and --autopilot both steer the robots; leave one of them out")
         from microsim.parts.missions.mission_file import load_mission
 
         mission = self.mission = load_mission(self.given.mission)
@@ -87,10 +87,10 @@ class MissionAttachment(Attachment):
         yield
 
     def _judge(self, mission_run: MissionRun, run: Run) -> None:
-        facts = run.results["mission"] = mission_run.facts()
+        verdict = run.results["mission"] = mission_run.verdict()
         mission_run.write_report(self.given.report, round(run.runner.lap_wall_s, 6))
-        run.lines.append(verdict_line(facts))
-        run.failures += facts["violations"]
+        run.lines.append(verdict_line(verdict))
+        run.failures += verdict["violations"]
 
 
 class MissionRun:
@@ -136,7 +136,7 @@ class MissionRun:
             self._resume_at = None
             self.runner.pause(False)
 
-    def facts(self) -> dict[str, Any]:
+    def verdict(self) -> dict[str, Any]:
         """For the result of the run."""
         pilot = self._latest_pilot()
         found = {"name": self.mission.name, "expectations": len(self.mission.expect)}
@@ -161,26 +161,28 @@ class MissionRun:
         return next((pilot for pilot in self.runner.pilots if isinstance(pilot, MissionPilot)), None)
 
 
-def verdict_line(facts: dict[str, Any]) -> str:
+def verdict_line(verdict: dict[str, Any]) -> str:
     """For the summary."""
-    met = facts["expectations"] - facts["undecided"]
-    if facts["violations"]:
-        return f"  mission     {facts['name']}: FAILED"
-    rest = f", {facts['undecided']} not judged: the run ended too soon" if facts["undecided"] else ""
-    return f"  mission     {facts['name']}: {met} of {facts['expectations']} expectations met{rest}"
+    met = verdict["expectations"] - verdict["undecided"]
+    if verdict["violations"]:
+        return f"  mission     {verdict['name']}: FAILED"
+    rest = f", {verdict['undecided']} not judged: the run ended too soon" if verdict["undecided"] else ""
+    return f"  mission     {verdict['name']}: {met} of {verdict['expectations']} expectations met{rest}"
 
 
-# ---- the pilot of --demo ---------------------------------------------------------------------------------------------
+# ---- --autopilot -----------------------------------------------------------------------------------------------------
 
-PilotOption = Annotated[bool, flag("--demo", "Let a simple pilot fly the drone and drive the rover.")]
+PilotOption = Annotated[
+    bool, flag("--autopilot", "Let a simple pilot fly the drone and drive the rover.", former=("--demo",))
+]
 
 
 class PilotOptions(NamedTuple):
-    demo: PilotOption = False
+    autopilot: PilotOption = False
 
 
 class SimplePilot(Attachment):
-    """The pilot of `--demo`; in a demo it moves the robots of scenarios and worlds that the page loads."""
+    """The pilot of `--autopilot`; in a demo it moves the robots of scenarios and worlds that the page loads."""
 
     name, position = "pilot", 11
     options: ClassVar[Any] = {"run": PilotOptions, "demo": NoOptions}
@@ -197,7 +199,7 @@ class SimplePilot(Attachment):
         yield
         if "--record" not in run.plan.given:
             folder = next(name for number in count(1) if not Path(name := f"flight{number}").exists())
-            again = (*run.plan.again, "--demo", "--rtf", "0", "--duration", "60", "--record", folder)
+            again = (*run.plan.again, "--autopilot", "--rtf", "0", "--duration", "60", "--record", folder)
             run.hints.append(Hint("record a minute, as fast as possible", shell_command(*again)))
         run.hints.append(Hint("list other worlds, missions and robots", shell_command("list")))
 

@@ -31,7 +31,7 @@ def fly_mission(
     seed: int | None = None,
     on_messages: Callable[[Sequence[Message]], None] | None = None,
 ) -> MissionOutcome:
-    """Run a mission to its end, as fast as possible. `tap` receives the messages of each tick.
+    """Run a mission to its end, as fast as possible. `on_messages` receives the messages of each tick.
 
     Scenario and seed are those given, else those of the mission, else the default scenario and its seed.
     """

@@ -337,8 +337,8 @@ def play(path: Path, plan: Plan, given: BagPlayOptions, options: ReplayOptions) 
     seconds = source.span_ns / 1e9
     if options.json:
         counts = {"messages": source.count, "replies": source.replies}
-        facts = {"seconds": seconds, "wall_s": wall_s, "digest": source.digest, "complete": is_whole}
-        terminal.print_json({**counts, **facts})
+        result = {"seconds": seconds, "wall_s": wall_s, "digest": source.digest, "complete": is_whole}
+        terminal.print_json({**counts, **result})
         return terminal.ExitCode.GOOD
     stopped = "" if is_whole else "stopped before the end: "
     played = f"{stopped}played {source.count:,} messages of {seconds:.3f} s in {wall_s:.1f} s"

@@ -583,7 +583,7 @@ class Lockstep:
         return self._states[gate.awaited].had_surplus
 
     def status(self) -> tuple[int, str, dict[str, str]]:
-        """For /diagnostics: level, message, facts."""
+        """For /diagnostics: level, message, values."""
         now = self._runner.clock.now()
         start = self._began_at if not self.has_begun else None
         waits = {
@@ -592,8 +592,8 @@ class Lockstep:
             if state.is_closed or start is not None
         }
         stalled = [self._text(self._states[topic], waited) for topic, waited in waits.items() if waited >= STALL_S]
-        facts = {f"waiting_s {topic}": f"{waited:.3f}" for topic, waited in waits.items()}
-        return (1 if stalled else 0, "; ".join(stalled) or "ok", {**facts, "gates_missed": str(self.missed)})
+        values = {f"waiting_s {topic}": f"{waited:.3f}" for topic, waited in waits.items()}
+        return (1 if stalled else 0, "; ".join(stalled) or "ok", {**values, "gates_missed": str(self.missed)})
 
 
 def _state(gate: Gate, transport: Transport, now: Callable[[], float]) -> GateState:

@@ -233,12 +233,12 @@ class MicroSimNode:
             self.transport.log("warn", text)
 
     def _publish_diagnostics(self) -> None:
-        """Facts about wall time, outside the digest."""
+        """Figures about wall time, outside the digest."""
         publish, runner, sim = self._publish.get("/diagnostics"), self.runner, self.sim
         if publish is None:
             return
         links = sim.radio.links if sim.radio else []
-        facts = {
+        values = {
             "real_time_factor": f"{self._lateness.rtf(runner):.4f}",
             **self._lateness.figures(),
             "paused": str(runner.paused).lower(),
@@ -246,7 +246,7 @@ class MicroSimNode:
             "ignored_inputs": str(sum(sim.counters.values())),
             "malformed_messages": str(self.malformed),
         }
-        entries: dict[str, tuple[int, str, Mapping[str, str]]] = {"microsim": (0, "ok", facts)}
+        entries: dict[str, tuple[int, str, Mapping[str, str]]] = {"microsim": (0, "ok", values)}
         if self.lockstep is not None:
             entries["microsim lockstep"] = self.lockstep.status()
         publish(encoders.diagnostics(sim.time_ns, entries))

@@ -17,12 +17,13 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from pydantic import Field
 
+from microsim.bare_simulation import BareSimulation, OffsetClock
 from microsim.documents.values import Model, Positive, Switch
-from microsim.engine.timekeeper import NS_PER_S, Clock
+from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import UsageError
 from microsim.messages.checked import WireError, decode_checked
 from microsim.messages.outbox import Message
@@ -30,9 +31,6 @@ from microsim.messages.topics import DEFAULT_QOS, TOPICS, Qos
 from microsim.parts.ros2.node_parameters import Settings, changed, declarations
 from microsim.parts.ros2.transport import LogLevel, MissingTypeError, Transport, Value
 from microsim.runner import Runner, WallClock, stalled
-
-if TYPE_CHECKING:
-    from microsim.parts.small_nodes.node_simulation import NodeSimulation
 
 JUMP_S = 2.0  # a /clock that is farther ahead has jumped: the time between is skipped
 LAG_S = 0.25  # a tick that is later than this is worth a warning
@@ -59,26 +57,9 @@ class TimeSettings(Model):
     speed_factor: Positive = fixed(1.0, "Simulated seconds per second, with publish_clock.")
 
 
-class NodeClock(Clock):
-    """Ticks to stamps: a node's ticks are evenly spaced in whatever time it lives in."""
-
-    offset_ns = 0  # stamp of tick 0
-
-    @property
-    def is_simple(self) -> bool:
-        return self.offset_ns == 0 and super().is_simple
-
-    def time_ns(self, tick: int) -> int:
-        return super().time_ns(tick) + self.offset_ns
-
-    def set(self, tick: int, stamp_ns: int) -> None:
-        """This tick has that stamp, and later ones count from there."""
-        self.offset_ns = stamp_ns - super().time_ns(tick)
-
-
-def node_clock(settings: TimeSettings, rate_hz: float) -> NodeClock:
+def node_clock(settings: TimeSettings, rate_hz: float) -> OffsetClock:
     """The clock of a node that starts now."""
-    clock = NodeClock(rate_hz)
+    clock = OffsetClock(rate_hz)
     if not settings.publish_clock and not settings.use_sim_time:
         clock.set(0, time.time_ns())
     return clock
@@ -89,7 +70,7 @@ class NodeTime:
 
     waits_for = ""  # what must arrive before time passes; "": nothing
 
-    def __init__(self, ticks: NodeClock, rtf: float) -> None:
+    def __init__(self, ticks: OffsetClock, rtf: float) -> None:
         self.ticks, self.rtf = ticks, rtf
 
     def join(self, runner: Runner) -> None:
@@ -109,7 +90,7 @@ class NodeTime:
 class SystemTime(NodeTime):
     """Stamps are the time of day at which ticks were due, so they match the motion."""
 
-    def __init__(self, ticks: NodeClock) -> None:
+    def __init__(self, ticks: OffsetClock) -> None:
         super().__init__(ticks, 1.0)
 
     def join(self, runner: Runner) -> None:
@@ -136,7 +117,7 @@ class ClockTime(NodeTime):
     ROS 2 nodes listen to the global /clock, whatever their namespace. One in the node's own namespace takes precedence.
     """
 
-    def __init__(self, ticks: NodeClock, transport: Transport, warn: Callable[[str], None]) -> None:
+    def __init__(self, ticks: OffsetClock, transport: Transport, warn: Callable[[str], None]) -> None:
         super().__init__(ticks, 0.0)
         self._warn = warn
         self._now_ns: int | None = None
@@ -188,7 +169,9 @@ class ClockTime(NodeTime):
         return {"tick_lag_ms": f"{max(self._now_ns - self.ticks.time_ns(self._tick), 0) / 1e6:.3f}"}
 
 
-def node_time(transport: Transport, settings: TimeSettings, ticks: NodeClock, warn: Callable[[str], None]) -> NodeTime:
+def node_time(
+    transport: Transport, settings: TimeSettings, ticks: OffsetClock, warn: Callable[[str], None]
+) -> NodeTime:
     if settings.publish_clock:
         return NodeTime(ticks, settings.speed_factor)
     if settings.speed_factor != 1.0:
@@ -211,7 +194,7 @@ class Core(Protocol):
     pace: Callable[[], Mapping[str, str]]  # figures for /diagnostics that depend on the wall clock
 
     @property
-    def sim(self) -> NodeSimulation: ...
+    def sim(self) -> BareSimulation: ...
 
 
 class PacedNode:

@@ -49,7 +49,7 @@ from microsim.engine.geometry import Array, Grid, clearance_of, yaw_of_quaternio
 from microsim.engine.noise import stream_key
 from microsim.engine.world import World
 from microsim.errors import MapError, Problem, UsageError, did_you_mean
-from microsim.rays import discs
+from microsim.parts.small_nodes import discs
 from microsim.scenario import load_scenario
 from microsim.scenario.files import SUFFIXES, Places, has_key_of, model_of, read_file
 from microsim.scenario.scene import build_world

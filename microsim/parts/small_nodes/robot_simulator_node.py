@@ -18,24 +18,24 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from microsim.bare_simulation import BareRun, BareSimulation, Diagnostics, OffsetClock, Statuses
 from microsim.documents.values import MAX_LENGTH_M
 from microsim.engine import exact
 from microsim.engine.components import YAW, X, Y, Z
 from microsim.engine.geometry import Array
-from microsim.engine.physics import Fleet
-from microsim.engine.pipeline import Periodic
 from microsim.engine.timekeeper import NS_PER_S, Trigger, exact_rate
 from microsim.engine.world import World
+from microsim.engine.worlds import Fleet
 from microsim.errors import UsageError
 from microsim.messages.outbox import Message
 from microsim.messages.topics import TOPICS, Qos
 from microsim.parts.ros2.node_parameters import read_settings
 from microsim.parts.ros2.transport import LogLevel, Transport
+from microsim.parts.small_nodes import discs
 from microsim.parts.small_nodes import robot_maps as maps
-from microsim.parts.small_nodes.node_simulation import OK, WARN, NodeRun, NodeSimulation, Statuses, node_scenario
-from microsim.parts.small_nodes.paced_node import NodeClock, PacedNode, node_clock
+from microsim.parts.small_nodes.node_scenario import OK, WARN, node_scenario
+from microsim.parts.small_nodes.paced_node import PacedNode, node_clock
 from microsim.parts.small_nodes.robot_simulator_settings import RobotSimulatorSettings
-from microsim.rays import discs
 from microsim.robots.navigation_robot import exact_speeds
 from microsim.runner import WallClock
 from microsim.scenario import Scenario
@@ -90,10 +90,10 @@ class RobotSimulator:
         say: Say,
         world: World | None = None,
         obstacles: Sequence[maps.Obstacle] = (),
-        clock: NodeClock | None = None,
+        clock: OffsetClock | None = None,
     ) -> None:
         self.robots, self.settings = settings.robots, settings
-        self.clock = clock or NodeClock(settings.cycle_hz)
+        self.clock = clock or OffsetClock(settings.cycle_hz)
         self.moving = maps.MovingObstacles(obstacles, settings.seed, self.clock.dt)
         self.counters = [Counter[str]() for _ in self.robots]
         self.pace: Callable[[], Mapping[str, str]] = dict
@@ -102,11 +102,11 @@ class RobotSimulator:
         self._reminder = Trigger(min(Fraction(1, int(WAITING_S)), exact_rate(settings.cycle_hz)), settings.cycle_hz)
         self._next_reminder = 0  # tick
         self._next_timeout = 0  # no robot can time out before this tick
-        self._diagnostics: Periodic | None = None
+        self._diagnostics: Diagnostics | None = None
         self.history = PoseHistory(settings)
         held = [topic_of(robot, name) for robot in self.robots for name in _HELD]
         scene = world or maps.NOWHERE, self.clock, settings.publish_clock
-        self.sim = NodeSimulation(self._scenario(), *scene, self._compose, held)
+        self.sim = BareSimulation(self._scenario(), *scene, self._compose, held)
         for robot in self.robots:
             start = settings.x0, settings.y0, 0.0, exact.wrap_angle(settings.yaw0_deg * DEGREE)
             self._memory(robot, "odom")[_ODOM_POSE] = start
@@ -127,7 +127,7 @@ class RobotSimulator:
         robots = dict.fromkeys(self.robots, self.settings.robot())
         return node_scenario(NAME, self.settings.cycle_hz, self.settings.seed, robots)
 
-    def _compose(self, run: NodeRun) -> None:
+    def _compose(self, run: BareRun) -> None:
         if self.settings.publish_tf:
             for robot in self.robots:
                 self._add_frames(run, robot)
@@ -136,10 +136,10 @@ class RobotSimulator:
             run.alter("scan", discs.shorten_ranges, self.moving.discs.reshape(-1))
         self._diagnostics = run.add_diagnostics(self.settings.diagnostics_hz, self._statuses)
 
-    def _add_frames(self, run: NodeRun, robot: str) -> None:
+    def _add_frames(self, run: BareRun, robot: str) -> None:
         """/tf of a robot, as `tf_tree` says."""
-        settings, odom = self.settings, run.memories[f"{robot}/odom"]
-        correction, drifts = run.memories[f"{robot}/amcl_pose"], np.ones(1)
+        settings, odom = self.settings, run.sensing[f"{robot}/odom"].memories[0]
+        correction, drifts = run.sensing[f"{robot}/amcl_pose"].memories[0], np.ones(1)
         top, middle, base = settings.frame_map, settings.frame_odom, settings.frame_base
         frames = []
         if settings.tf_tree == "map_base":
@@ -333,7 +333,7 @@ class RobotSimulator:
         for robot, name in enumerate(self.robots):
             state = self.state(robot)
             title = f"robot_simulator: {name}" if name else "robot_simulator"
-            found[title] = (WARN if state == "TIMEOUT_STOP" else OK, state, self.facts(robot, fleet))
+            found[title] = (WARN if state == "TIMEOUT_STOP" else OK, state, self.figures(robot, fleet))
         return found
 
     # ---- what is so -------------------------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ class RobotSimulator:
         """Where it is: what its scanner sees."""
         return PlanarPose(*self.sim.fleet.state[[X, Y, YAW], robot].tolist())
 
-    def facts(self, robot: int = 0, fleet: Fleet | None = None) -> dict[str, str]:
+    def figures(self, robot: int = 0, fleet: Fleet | None = None) -> dict[str, str]:
         """What /diagnostics says of a robot."""
         rows = (fleet or self.sim.fleet).rows("v", "yaw_rate", "command_age", "ahead")
         v, omega, age, ahead = rows[:, robot].tolist()
@@ -425,9 +425,6 @@ class PoseHistory:
         sine, cosine = exact.sincos(now.yaw)
         x, y = now.x + v * cosine * ahead_s, now.y + v * sine * ahead_s
         return PlanarPose(x, y, exact.wrap_angle(now.yaw + omega * ahead_s))
-
-
-Pose = PlanarPose  # its name in version 0.1
 
 
 class RobotSimulatorNode(PacedNode):

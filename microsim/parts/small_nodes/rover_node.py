@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, Any
 
-import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import Self
 
+from microsim.bare_simulation import BareRun, BareSimulation, OffsetClock, Statuses
 from microsim.documents.values import (
     Angle,
     Count,
@@ -31,14 +31,13 @@ from microsim.documents.values import (
     show,
 )
 from microsim.engine.command_timeout import timeout_ticks
-from microsim.engine.frames import exact_pose
-from microsim.engine.physics import Fleet
+from microsim.engine.worlds import Fleet
 from microsim.messages.outbox import Messages
 from microsim.messages.topics import TOPICS
 from microsim.parts.ros2.node_parameters import read_settings
 from microsim.parts.ros2.transport import Transport
-from microsim.parts.small_nodes.node_simulation import OK, PLANE, NodeRun, NodeSimulation, Statuses, node_scenario
-from microsim.parts.small_nodes.paced_node import NodeClock, PacedNode, TimeSettings, changeable, fixed, node_clock
+from microsim.parts.small_nodes.node_scenario import OK, PLANE, node_scenario
+from microsim.parts.small_nodes.paced_node import PacedNode, TimeSettings, changeable, fixed, node_clock
 from microsim.robots.dynamic_rover import JOINTS
 from microsim.robots.robot import COMMON_SENSORS
 from microsim.robots.rover import Dynamics, Rover, RoverPose, RoverStart, WheelJoints
@@ -108,14 +107,14 @@ class RoverSettings(TimeSettings, Dynamics, RoverIdentity):
 class RoverCore:
     """`count` rovers side by side on a plane, without a clock or a transport."""
 
-    def __init__(self, settings: RoverSettings, clock: NodeClock | None = None) -> None:
+    def __init__(self, settings: RoverSettings, clock: OffsetClock | None = None) -> None:
         self.robot_ids = settings.robot_ids()
-        self.clock = clock or NodeClock(settings.update_rate)
+        self.clock = clock or OffsetClock(settings.update_rate)
         self.overruled = 0  # commands that came while the joystick had the rovers
         self.pace: Callable[[], Mapping[str, str]] = dict
         self._joy_until = 0.0  # the joystick's command is active before this tick
         self.settings = settings
-        self.sim = NodeSimulation(self._scenario(), PLANE, self.clock, settings.publish_clock, self._compose)
+        self.sim = BareSimulation(self._scenario(), PLANE, self.clock, settings.publish_clock, self._compose)
 
     def configure(self, settings: RoverSettings) -> None:
         """Continue from here with other settings."""
@@ -140,9 +139,9 @@ class RoverCore:
             robots[robot] = rover.model_copy(update={"start": start, "pose2D": pose})
         return node_scenario("sim_rover", settings.update_rate, settings.seed, robots)
 
-    def _compose(self, run: NodeRun) -> None:
+    def _compose(self, run: BareRun) -> None:
         if self.settings.publish_tf:
-            calls = {robot: run.frame_call(exact_pose, robot, np.zeros(1), np.zeros(1)) for robot in self.robot_ids}
+            calls = {robot: run.pose_call(robot) for robot in self.robot_ids}
             frames = [("odom", f"{robot}/base_link", call) for robot, call in calls.items()]
             run.add_transforms(TOPICS["tf"], self.settings.update_rate, frames)
         run.add_diagnostics(self.settings.diagnostics_hz, self._statuses)

@@ -61,8 +61,8 @@ class TokenRun(Attachment):
         run, values = _repeated(again, options, plan)
         sim = again.sim
         if options.json:
-            facts = {"ticks": sim.tick, "sim_s": sim.time_ns / 1e9, "digest": sim.digest(), "metrics": values}
-            print_json({**facts, **run.results})
+            result = {"ticks": sim.tick, "sim_s": sim.time_ns / 1e9, "digest": sim.digest(), "metrics": values}
+            print_json({**result, **run.results})
             return ExitCode.FAILED if reported(run) else ExitCode.GOOD
         width = max(map(len, values))
         for name, value in values.items():

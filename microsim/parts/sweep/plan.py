@@ -332,9 +332,9 @@ class Plan:
     @cached_property
     def identity(self) -> str:
         """Equal for two plans whose results are the same file."""
-        facts = [self.scenario_source, self.mission_source, self.duration, list(self.seeds), self.metrics]
+        parts = [self.scenario_source, self.mission_source, self.duration, list(self.seeds), self.metrics]
         own = [_code(self.metric(name)) for name in self.metrics if name.partition(".")[0] not in METRICS]
-        return content_of([[str(fact) for fact in facts], json.dumps(self.varied), __version__, *own])
+        return content_of([[str(part) for part in parts], json.dumps(self.varied), __version__, *own])
 
 
 def _code(metric: type[Metric]) -> str:

@@ -208,8 +208,8 @@ def recalled(path: Path, plan: Plan) -> dict[int, RunOutcome]:
 
 def _check_head(path: Path, head: bytes, plan: Plan) -> None:
     try:
-        facts = json.loads(head)
-        identity, form = facts["sweep"], facts["format"]
+        header = json.loads(head)
+        identity, form = header["sweep"], header["format"]
     except (ValueError, KeyError, TypeError):
         raise UsageError(f"{path} is not the journal of a sweep; remove it, or choose another --out") from None
     if form != _JOURNAL_FORMAT:

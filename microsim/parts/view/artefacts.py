@@ -7,7 +7,7 @@ from pathlib import Path
 
 from microsim.recording.bag_io import open_bag
 from microsim.recording.bag_plot import plot
-from microsim.recording.bag_replay import Replay, Seeker
+from microsim.recording.bag_replay import Replay, ReplayTimeline
 
 
 def write_plot(recording: Path, target: Path, plugins: Sequence[str | Path] = ()) -> None:
@@ -19,12 +19,12 @@ def write_page(again: Replay, target: Path, progress: Callable[[float], None] = 
     from microsim.parts.view.web.interface import need_extra
 
     need_extra("a page")
-    from microsim.parts.view.web.export import ExportFacts, write_html
+    from microsim.parts.view.web.export import ExportedRun, write_html
 
     bag, sim = again.bag, again.sim
     ignored = f"{again.ignored} inputs ignored" if again.ignored else ""
-    facts = ExportFacts(sim.scenario.name, sim.seed, bag.path.name, bag.facts.end.get("digest", ""), ignored)
-    return write_html(target, sim, Seeker(again, sim), facts, progress)
+    exported = ExportedRun(sim.scenario.name, sim.seed, bag.path.name, bag.run_info.end.get("digest", ""), ignored)
+    return write_html(target, sim, ReplayTimeline(again, sim), exported, progress)
 
 
 def page_of(recording: Path, target: Path, plugins: Sequence[str | Path] = ()) -> int:

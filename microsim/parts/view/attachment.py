@@ -89,7 +89,7 @@ def _controls(run: Run) -> tuple[RunControls, SliderTimeline | None, dict[str, A
     from microsim.parts.view.web import ReplayTimeline, RunControls
 
     if run.timeline is None:
-        return RunControls(run.runner.reset, run.load, lambda: dict(run.facts()), loops=True), None, {}
+        return RunControls(run.runner.reset, run.load, lambda: dict(run.about()), loops=True), None, {}
     timeline = ReplayTimeline(run.runner, run.timeline)
     timeline.wait_for_page()
     return RunControls(), timeline, {"mode": "replay", "title": run.title}
@@ -140,7 +140,7 @@ class LiveDashboard(Attachment):
             yield
         if not (self.given.headless or run.hints or run.runner.pilots) and sys.stdout.isatty():
             again = run.plan.again
-            run.hints.append(Hint("let a pilot move the robots", shell_command(*again, "--demo")))
+            run.hints.append(Hint("let a pilot move the robots", shell_command(*again, "--autopilot")))
             run.hints.append(Hint("watch and drive in the browser", shell_command(*again, "--open")))
 
     def _shown(self, run: Run) -> Iterator[None]:

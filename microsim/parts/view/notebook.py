@@ -1,4 +1,4 @@
-"""What a notebook shows of scenarios, runs and batches: a table of facts beside a map."""
+"""What a notebook shows of scenarios, runs and batches: a table beside a map."""
 
 from __future__ import annotations
 

@@ -258,7 +258,7 @@ def test_what_is_no_velocity_is_an_error_and_changes_nothing(bad):
     assert hand.core.velocity() == (1.0, 0.0)
     hand.step()  # 2.1 s after the good one: a bad one is no sign of life
     assert hand.core.state() == "TIMEOUT_STOP"
-    assert hand.core.facts()["bad_commands"] == "1"
+    assert hand.core.figures()["bad_commands"] == "1"
 
 
 @pytest.mark.parametrize(
@@ -453,7 +453,7 @@ def test_a_pose_of_before_an_initial_pose_does_not_undo_it():
     hand.core.external_pose(0, PlanarPose(1.0, 1.0, 0.0), stamp)
     assert hand.core.pose() == pytest.approx((8.0, 3.0, 1.0))
     assert hand.levels("of before the robot was put elsewhere") == ["info"] * 2
-    assert hand.core.facts()["stale_poses"] == "2"
+    assert hand.core.figures()["stale_poses"] == "2"
     hand.core.external_pose(0, PlanarPose(8.5, 3.0, 1.0), hand.core.clock.time_ns(hand.core.tick - 1))
     assert hand.core.pose() == pytest.approx((8.5, 3.0, 1.0))
 

@@ -184,7 +184,7 @@ def test_nan_is_an_error_told_once_a_second_and_bad_bytes_are_counted():
         command(linear={"x": math.nan})
         stage.run()
     assert stage.levels("is not a velocity") == ["error"] * 3  # at 0, 1 and 2 s
-    assert stage.core.facts()["bad_commands"] == "25"
+    assert stage.core.figures()["bad_commands"] == "25"
     raw = stage.peer.publisher("/cmd_vel", TWIST, Qos(10))
     raw.publish(b"\0\1\0\0 garbage")
     stage.run()
@@ -298,8 +298,8 @@ def test_it_logs_at_the_start_what_it_waits_for():
 
 
 def test_wall_time_shows_its_lag_in_diagnostics_and_simulated_time_does_not():
-    assert "tick_lag_ms" in Stage("-p", "publish_clock:=false").core.facts()
-    assert "tick_lag_ms" not in Stage().core.facts()
+    assert "tick_lag_ms" in Stage("-p", "publish_clock:=false").core.figures()
+    assert "tick_lag_ms" not in Stage().core.figures()
 
 
 def test_robots_by_name_share_a_node_and_its_clock():
@@ -336,7 +336,7 @@ def test_a_navigator_follows_a_route_with_a_timeout_on_the_way():
                 command(linear={"x": v}, angular={"z": omega})
             stage.run()
     assert reached == route[1:]
-    assert stage.core.facts()["timeouts"] == "1"
+    assert stage.core.figures()["timeouts"] == "1"
     assert stage.levels("TIMEOUT_STOP") == ["warn"]
     assert stage.levels("commands come again") == ["info"]
     still = [

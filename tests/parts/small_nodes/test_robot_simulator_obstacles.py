@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from microsim.engine.calls import Scene
 from microsim.engine.world import World
 from microsim.errors import MapError
+from microsim.parts.small_nodes import discs
 from microsim.parts.small_nodes.robot_maps import NOWHERE, MovingObstacles, read_obstacles, world_of_cells
 from microsim.parts.small_nodes.robot_simulator_node import PlanarPose
-from microsim.rays import discs
 from microsim.robots import navigation_robot
 from tests.navigation import Hand
 from tests.support import many, stamp_ns

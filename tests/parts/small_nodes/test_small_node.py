@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
+from microsim.bare_simulation import BareRun, BareSimulation, OffsetClock
 from microsim.documents.values import Finite
 from microsim.engine.pipeline import Periodic
 from microsim.errors import UsageError
@@ -14,8 +15,8 @@ from microsim.messages import decode, encode, encoders, new
 from microsim.messages.topics import DEFAULT_QOS
 from microsim.parts.ros2.node_parameters import read_settings
 from microsim.parts.ros2.transport.memory import Bus, MemoryTransport
-from microsim.parts.small_nodes.node_simulation import PLANE, NodeRun, NodeSimulation, node_scenario
-from microsim.parts.small_nodes.paced_node import NodeClock, PacedNode, TimeSettings, fixed, node_clock
+from microsim.parts.small_nodes.node_scenario import PLANE, node_scenario
+from microsim.parts.small_nodes.paced_node import PacedNode, TimeSettings, fixed, node_clock
 
 FLOAT = "std_msgs/msg/Float64"
 CLOCK = "rosgraph_msgs/msg/Clock"
@@ -31,12 +32,12 @@ class Settings(TimeSettings):
 class Counting:
     """Adds `gain` at every tick and sends the sum."""
 
-    def __init__(self, settings: Settings, clock: NodeClock) -> None:
+    def __init__(self, settings: Settings, clock: OffsetClock) -> None:
         self.pace: Callable[[], Mapping[str, str]] = dict
         self.gain, self.sum, self.stamps = settings.gain, 0.0, list[int]()
-        self.sim = NodeSimulation(node_scenario("counter", 10.0, 0, {}), PLANE, clock, False, self._compose)
+        self.sim = BareSimulation(node_scenario("counter", 10.0, 0, {}), PLANE, clock, False, self._compose)
 
-    def _compose(self, run: NodeRun) -> None:
+    def _compose(self, run: BareRun) -> None:
         send = run.sender("/sum", FLOAT, DEFAULT_QOS)
         run.add(0, "/sum", Periodic(run.trigger(10.0), self._count, send))
 

@@ -16,7 +16,7 @@ import microsim
 from microsim.engine.world import PALETTE
 from microsim.messages.types import new
 from microsim.parts.missions.demo_pilot import DemoPilot
-from microsim.parts.view.dashboard import Dashboard, DashboardFacts, FactsCollector, screen_of
+from microsim.parts.view.dashboard import Dashboard, DashboardState, StateCollector, screen_of
 from microsim.parts.view.dashboard.panels import bar, graph, sensor_line, spark
 from microsim.parts.view.dashboard.world_map import (
     GROUND_COLOUR,
@@ -35,18 +35,18 @@ from microsim.sensors.sensor import Display
 SIZES = [(60, 18), (80, 24), (120, 40), (200, 60)]
 
 
-def run(scenario: Any, seconds: float = 3.0) -> tuple[Runner, FactsCollector]:
+def run(scenario: Any, seconds: float = 3.0) -> tuple[Runner, StateCollector]:
     sim = microsim.Simulation(scenario, seed=42)
     runner = Runner(sim, 0.0, DemoPilot(sim))
-    collector = FactsCollector(runner, 600)
+    collector = StateCollector(runner, 600)
     runner.run(round(60 * seconds))
     return runner, collector
 
 
 @pytest.fixture(scope="module")
-def showcase() -> tuple[Runner, DashboardFacts]:
+def showcase() -> tuple[Runner, DashboardState]:
     runner, collector = run("showcase", 6.0)
-    return runner, collector.facts()
+    return runner, collector.state()
 
 
 def console(width: int, height: int, file: io.StringIO | None = None) -> Console:
@@ -55,7 +55,7 @@ def console(width: int, height: int, file: io.StringIO | None = None) -> Console
     )
 
 
-def text_of(runner: Runner, facts: DashboardFacts, width: int, height: int) -> str:
+def text_of(runner: Runner, facts: DashboardState, width: int, height: int) -> str:
     screen = console(width, height)
     drawn = screen_of(runner).draw(facts, width, height)
     lines = screen.render_lines(drawn, screen.options.update(width=width, height=height))
@@ -71,7 +71,7 @@ def place(x: float, y: float, yaw: float) -> RobotState:
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_the_key_facts_are_there_at_every_size(
-    showcase: tuple[Runner, DashboardFacts], width: int, height: int
+    showcase: tuple[Runner, DashboardState], width: int, height: int
 ) -> None:
     runner, facts = showcase
     text = text_of(runner, facts, width, height)
@@ -92,12 +92,12 @@ def test_the_key_facts_are_there_at_every_size(
 @pytest.mark.parametrize(("width", "height"), SIZES[1:])
 def test_every_default_sensor_is_shown_from_80_by_24_on(width: int, height: int) -> None:
     runner, collector = run("default")
-    text = text_of(runner, collector.facts(), width, height)
+    text = text_of(runner, collector.state(), width, height)
     for words in ("gps", "imu", "range", "camera", "128×128", "m/s²", "on air"):
         assert words in text
 
 
-def test_there_is_room_for_pictures_in_a_wide_terminal_only(showcase: tuple[Runner, DashboardFacts]) -> None:
+def test_there_is_room_for_pictures_in_a_wide_terminal_only(showcase: tuple[Runner, DashboardState]) -> None:
     runner, facts = showcase
     assert "drone camera" not in text_of(runner, facts, 80, 24)
     assert "drone camera" in text_of(runner, facts, 120, 40)
@@ -106,7 +106,7 @@ def test_there_is_room_for_pictures_in_a_wide_terminal_only(showcase: tuple[Runn
     assert "/drone/camera/camera_info" in large
 
 
-def test_a_terminal_far_too_small_is_no_error(showcase: tuple[Runner, DashboardFacts]) -> None:
+def test_a_terminal_far_too_small_is_no_error(showcase: tuple[Runner, DashboardState]) -> None:
     runner, facts = showcase
     for width, height in [(20, 5), (40, 10), (34, 4)]:
         text_of(runner, facts, width, height)
@@ -129,13 +129,13 @@ def test_a_terminal_far_too_small_is_no_error(showcase: tuple[Runner, DashboardF
 def test_any_scenario_can_be_drawn(scenario: dict[str, Any]) -> None:
     runner, collector = run(scenario, 0.5)
     for width, height in SIZES:
-        text = text_of(runner, collector.facts(), width, height)
+        text = text_of(runner, collector.state(), width, height)
         assert "tick 30" in text
         if len(runner.sim.robots) == 30:
             assert "more" in text
 
 
-def test_ignored_inputs_and_a_slow_machine_are_told(showcase: tuple[Runner, DashboardFacts]) -> None:
+def test_ignored_inputs_and_a_slow_machine_are_told(showcase: tuple[Runner, DashboardState]) -> None:
     runner, facts = showcase
     worse = dataclasses.replace(
         facts, ignored={"commands with NaN or infinity": 3}, asked_rtf=1.0, rtf=0.5, lateness_ms=250.0
@@ -146,7 +146,7 @@ def test_ignored_inputs_and_a_slow_machine_are_told(showcase: tuple[Runner, Dash
     assert "250.0 ms" in text
 
 
-def test_a_run_without_end_shows_no_percentage(showcase: tuple[Runner, DashboardFacts]) -> None:
+def test_a_run_without_end_shows_no_percentage(showcase: tuple[Runner, DashboardState]) -> None:
     runner, facts = showcase
     assert "%" not in text_of(runner, dataclasses.replace(facts, ticks=None), 120, 40)
 
@@ -161,14 +161,14 @@ def test_a_run_without_end_shows_no_percentage(showcase: tuple[Runner, Dashboard
 )
 def test_what_sensors_see_is_said_in_words(scenario: dict[str, Any], words: str) -> None:
     runner, collector = run({"robots": {"rover": scenario}}, 0.5)
-    assert words in text_of(runner, collector.facts(), 120, 40)
+    assert words in text_of(runner, collector.state(), 120, 40)
 
 
 def test_long_names_of_sensors_are_shown_where_there_is_room() -> None:
     lidar = {"type": "lidar", "rings": 4, "columns": 32}
     runner, collector = run({"robots": {"rover": {"sensors": {"lidar_top": lidar}}}}, 0.5)
-    assert re.search(r"lidar_top +[\d,]+ points, ", text_of(runner, collector.facts(), 120, 40))
-    assert re.search(r"lidar… [\d,]+ points, ", text_of(runner, collector.facts(), 80, 24))
+    assert re.search(r"lidar_top +[\d,]+ points, ", text_of(runner, collector.state(), 120, 40))
+    assert re.search(r"lidar… [\d,]+ points, ", text_of(runner, collector.state(), 80, 24))
 
 
 ALTIMETER = {"sensors": {"baro": {"type": "altimeter", "hz": 10}}}
@@ -177,7 +177,7 @@ ALTIMETER = {"sensors": {"baro": {"type": "altimeter", "hz": 10}}}
 def test_a_plugin_sensor_has_a_line_with_its_first_numbers() -> None:
     folder = Path(__file__).resolve().parents[3] / "examples" / "altimeter"
     runner, collector = run({"plugins": [str(folder)], "robots": {"drone": ALTIMETER}}, 0.5)
-    text = text_of(runner, collector.facts(), 120, 40)
+    text = text_of(runner, collector.state(), 120, 40)
     assert re.search(r"baro +fluid_pressure 1\d{5}(\.\d)? +variance 9", text)
 
 
@@ -250,7 +250,7 @@ def map_image(world_map: WorldMap, columns: int, rows: int, robots: dict[str, Ro
     return {"colours": colours, "lines": lines}
 
 
-def test_the_map_shows_every_class_in_its_colour_and_robots_as_arrows(showcase: tuple[Runner, DashboardFacts]) -> None:
+def test_the_map_shows_every_class_in_its_colour_and_robots_as_arrows(showcase: tuple[Runner, DashboardState]) -> None:
     runner, _ = showcase
     drawn = map_image(WorldMap(runner.sim.world, []), 60, 30, {"a": place(20.0, 40.0, math.pi / 2)})
     for class_id in (1, 2, 3, 4):
@@ -328,5 +328,5 @@ def test_a_graph_fills_columns_from_below() -> None:
     assert graph([5.0, 0.5], 1, 1, 1.0) == ["▄"]
 
 
-def test_a_large_screen_shows_graphs_of_speeds(showcase: tuple[Runner, DashboardFacts]) -> None:
+def test_a_large_screen_shows_graphs_of_speeds(showcase: tuple[Runner, DashboardState]) -> None:
     assert "rover speed [m/s]" in text_of(*showcase, 200, 60)

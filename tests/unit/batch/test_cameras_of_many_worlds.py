@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import microsim
 from microsim.batch import BatchSimulation, camera_columns, camera_kernels, device_choice
 from microsim.batch.camera_columns import CameraColumns
 from microsim.batch.host_loops import HostLoops
@@ -163,3 +164,23 @@ def test_ground_pixel_by_pixel_is_that_of_patch_by_patch(holes: int) -> None:
             relief_depths(pose, rays, screen_index(rays), ground, blocks, expected)
             _depths_by_pixel(pose, rays, screen_index(rays), ground, blocks, spans, found)
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("sees_robots", [False, True])
+def test_ground_truth_of_a_batch_shows_the_robots_that_the_image_shows(sees_robots: bool) -> None:
+    images = ("depth", "segmentation", "instances", "normals")
+    own = {
+        "hz": 10, "resolution": {"width": 16, "height": 12}, "sees_robots": sees_robots,
+        "render": dict.fromkeys(images, True), "latency_ms": {"mean": 0, "jitter": 0, "drop_probability": 0},
+    }  # fmt: skip
+    robots = {
+        "rover": bare(start={"map_pose": {"x": 3, "y": 6, "yaw": 0}}, camera=own),
+        "other": bare(model="rover", start={"map_pose": {"x": 4, "y": 6, "yaw": 0.3}}),
+    }
+    source = scenario(robots=robots, obstacles=[], map={"size_xy_cells": [20, 20]})
+    seen = BatchSimulation(source, 1).images("rover/camera")
+    sent = {message.topic: message.message for message in microsim.Simulation(source).step(0)}
+    for name in images:
+        message = sent[f"/rover/camera/{name}"]
+        assert seen[name].tobytes() == bytes(message.data), name
+    assert (seen["instances"] != 0).any() == sees_robots

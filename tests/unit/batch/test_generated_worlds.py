@@ -157,3 +157,21 @@ def test_a_seed_whose_world_has_a_robot_in_a_wall_is_refused_and_changes_nothing
     assert (sim.seed, sim.digest()) == (good[0], results[good[0]])
     with pytest.raises(ScenarioError, match=f"seed {bad[0]}"):
         BatchSimulation({**data, "seed": good[0]}, seeds=[good[0], bad[0]])
+
+
+def test_obstacles_that_chance_leaves_keep_their_names_in_generated_worlds() -> None:
+    rows = [3.0, 6.0, 9.0, 12.0, 15.0]
+    boxes = [{"type": "box", "center": [8, y, 0], "size": [1, 1, 2], "name": f"box{y:.0f}"} for y in rows]
+    robots = {f"r{y:.0f}": bare(model="rover", start={"map_pose": {"x": 6, "y": y, "yaw": 0}}) for y in rows}
+    randomize = {"obstacles": {"keep_probability": 0.5, "gap_m": 0.5}}
+    source = with_hills(obstacles=boxes, robots=robots, randomize=randomize)
+    batch = BatchSimulation(source, 6)
+    singles = Singles(source, batch.seeds)
+    for robot in robots:
+        batch.commands(robot)[0] = 2.0
+        singles.command(robot, batch.commands(robot))
+    batch.step(90)
+    singles.step(90)
+    assert_equal(batch, singles)
+    touched = {(robot, batch.last_contact(robot, world)) for robot in robots for world in range(6)}
+    assert touched == {(robot, name) for robot in robots for name in ("", robot.replace("r", "box"))}

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from microsim.bundle.mapped_arrays import columns_of
-from microsim.bundle.splat_export import compressed_ply, spz, write_for_others
 from microsim.bundle.splat_sources import open_splats
 from microsim.bundle.zstd import packed
 from microsim.errors import UsageError
+from microsim.parts.worlds.splat_export import compressed_ply, spz, write_for_others
 from tests.support import many
 
 

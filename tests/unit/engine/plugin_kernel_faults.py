@@ -151,6 +151,7 @@ def random_case(random: Random, about: str) -> Case:
         "read": lambda: (f"{some} = {array}[{index}]", "IndexError"),
         "write": lambda: (f"{array}[{index}] = 1.5", "IndexError"),
         "helper": lambda: (f"{some} = helper({array}, {index})", "IndexError"),
+        "division": lambda: (f"{some} = {random.choice(['1.0 /', '1 //', 'tick %'])} (tick - tick)", "by zero"),
         "grid": lambda: ("scene.elevation[0, 0] = scene.elevation[10**7, 3]", "IndexError"),
     }
     if about in runtime:
@@ -173,8 +174,8 @@ def random_case(random: Random, about: str) -> Case:
 
 
 KINDS = (
-    "raise", "assert", "read", "write", "helper", "grid", "fewer", "more", "unknown name", "unknown attribute", "text",
-    "generator",
+    "raise", "assert", "read", "write", "helper", "division", "grid", "fewer", "more", "unknown name",
+    "unknown attribute", "text", "generator",
 )  # fmt: skip
 
 

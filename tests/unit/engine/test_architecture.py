@@ -28,7 +28,8 @@ PURE = {
 
 EXCEPTIONS = {
     # the cache of compiled kernels is found once, at import, and never looked at in a tick
-    ("engine/compiled.py", "os"), ("engine/compiled.py", "pathlib"),
+    ("engine/compiled.py", "os"), ("engine/compiled.py", "pathlib"), ("engine/compiled.py", "pickle"),
+    *(("engine/prebuilt.py", name) for name in ("llvmlite", "pathlib", "zipfile")),
     # functions are called by address: through the compiler's own instructions, or through ctypes without it
     ("engine/calls.py", "llvmlite"), ("engine/calls.py", "ctypes"), ("engine/calls.py", "inspect"),
     ("engine/records.py", "ctypes"), ("engine/records.py", "llvmlite"), ("engine/columns.py", "ctypes"),
@@ -53,7 +54,7 @@ HOMES = {
         "batch/camera_columns.py",
         "batch/cuda_loops.py",
     ),  # the latter for GPUs
-    "llvmlite": ("engine/calls.py", "engine/digest_chain.py", "engine/records.py"),
+    "llvmlite": ("engine/calls.py", "engine/digest_chain.py", "engine/prebuilt.py", "engine/records.py"),
     "rosbags": ("messages/", "recording/"),
     "ruamel": ("documents/", "parts/ros2/transport/ros_arguments.py"),
     "shapely": ("bundle/", "parts/worlds/"),
@@ -85,6 +86,25 @@ HOMES = {
     **dict.fromkeys(("stable_baselines3", "torchrl", "tensordict", "skrl"), ("parts/learning/adapters/",)),
     "embreex": ("bundle/",),
     "cupy": ("batch/", "render/gpu.py"),
+}
+
+# Of the core parts use public names, and what else these modules offer. All other modules are internal.
+OPEN = {
+    "": """attachment bare_simulation batch bundle display errors faults file_kinds gate_checks listening listings
+        messages options paths plotting plugin_errors processes registry runner scenario sensors shipped simulation
+        timeline version""",
+    "bundle": """bundle_files bundle_loading bundle_model bundle_writing drivable_geojson mapped_arrays mesh_files
+        road_map rules similarity splat_import splat_sources zstd""",
+    "cli": "command commands.replay json_schemas precompile runs terminal",
+    "documents": "json_text values yaml_text",
+    "engine": """command_timeout compiled components exact faults geodesy geometry motion noise radio
+        random_layout schedule timekeeper world worlds""",
+    "messages": """checked definition_text encoders inputs inputs.drive_commands inputs.set_pose mappings outbox topics
+        type_files types""",
+    "recording": "attachment bag_io bag_model bag_plot bag_replay bag_source compare inputs recorder",
+    "robots": "car dynamic_rover navigation_robot robot rover",
+    "scenario": "bundles fault_models files gates live_changes loading scene world_models",
+    "sensors": "localisation odometry plugin pose2d scan sensor",
 }
 
 
@@ -222,6 +242,25 @@ def test_a_part_imports_nothing_private_of_another_folder() -> None:
         and any(word.startswith("_") and not word.startswith("__") for word in imported.split("."))
     ]
     assert not strangers
+
+
+def test_of_the_core_parts_use_public_names_and_open_modules() -> None:
+    known = {f"microsim.{name(path)[:-3].replace('/', '.')}".removesuffix(".__init__") for path in MODULES}
+    folders = {folder: f"microsim.{folder}." if folder else "microsim." for folder in OPEN}
+    allowed = {f"{folders[folder]}{module}" for folder, modules in OPEN.items() for module in modules.split()}
+    used, closed = set(), []
+    for path in MODULES:
+        if not name(path).startswith("parts/"):
+            continue
+        for line, imported in imports(path):
+            module = imported if imported in known else imported.rpartition(".")[0]
+            if not module.startswith("microsim.") or module.startswith("microsim.parts"):
+                continue
+            used.add(module)
+            if module not in allowed:
+                closed.append(f"{line}: {imported}")
+    assert not closed
+    assert allowed - used == set(), "open, and used by no part"
 
 
 def test_the_core_does_not_name_the_folder_of_a_part() -> None:

@@ -44,13 +44,13 @@ def check(folder: Path, cases: list[Case], **environment: str) -> None:
 
 def test_a_fault_in_a_kernel_ends_every_run_with_one_sentence(tmp_path: Path) -> None:
     random = Random(7)
-    some = ("raise", "write", "helper", "more", "unknown name", "generator")
+    some = ("raise", "write", "helper", "division", "more", "unknown name", "generator")
     check(tmp_path, [random_case(random, about) for about in some])
 
 
 def test_it_does_so_in_plain_python_too(tmp_path: Path) -> None:
     random = Random(8)
-    some = ("raise", "read", "write", "helper", "fewer", "generator")
+    some = ("raise", "read", "write", "helper", "division", "fewer", "generator")
     check(tmp_path, [random_case(random, about) for about in some], NUMBA_DISABLE_JIT="1")
 
 

@@ -54,7 +54,7 @@ def test_going_on_from_a_file_is_never_having_stopped(recorded: Path, speed: tup
     done = microsim("run", "--from-state", recorded / "at.state", "--duration", "1.5", "--json", *speed)
     assert done.exit_code == 0
     facts = json.loads(done.stdout.splitlines()[-1])
-    told = open_bag(recorded / "bag").facts.end
+    told = open_bag(recorded / "bag").run_info.end
     assert (facts["digest"], str(facts["ticks"])) == (told["digest"], told["ticks"])
     assert facts["scenario"] == "showcase"
     assert any(link["delivered"] for link in facts["radio"])  # what was in the air has arrived
@@ -63,7 +63,7 @@ def test_going_on_from_a_file_is_never_having_stopped(recorded: Path, speed: tup
 def test_states_of_a_history_can_be_gone_on_from(tmp_path: Path) -> None:
     whole = microsim("run", "flat", "--duration", "3", "--rtf", "0", "--record", tmp_path / "bag", "--history", "2s")
     assert whole.exit_code == 0
-    digest = open_bag(tmp_path / "bag").facts.end["digest"]
+    digest = open_bag(tmp_path / "bag").run_info.end["digest"]
     for path in (tmp_path / "bag_states").iterdir():
         left = 3.0 - int(path.stem[5:]) / 60
         done = microsim("run", "--from-state", path, "--duration", left, "--rtf", "0", "--digest")
@@ -138,6 +138,8 @@ def test_a_demo_takes_over_without_catching_up_on_seconds_that_are_gone(tmp_path
     sim = Simulation("flat", 3)
     sim.step(600)
     save_state(tmp_path / "at.state", sim.snapshot())
-    done = microsim("run", "--from-state", tmp_path / "at.state", "--demo", "--duration", "1", "--rtf", "0", "--json")
+    done = microsim(
+        "run", "--from-state", tmp_path / "at.state", "--autopilot", "--duration", "1", "--rtf", "0", "--json"
+    )
     facts = json.loads(done.stdout.splitlines()[-1])
     assert max(link["sent"] for link in facts["radio"]) <= 3

@@ -99,7 +99,7 @@ def test_the_bag_tells_scenario_seed_version_and_digest(tmp_path: Path) -> None:
     with Recorder(tmp_path / "bag", sim) as recorder:
         fly(sim, recorder.on_messages)
     bag = open_bag(tmp_path / "bag")
-    facts = {**bag.facts.start, **bag.facts.end}
+    facts = {**bag.run_info.start, **bag.run_info.end}
     assert facts["seed"] == "3"
     assert facts["digest"] == sim.digest()
     assert facts["ticks"] == "120"
@@ -200,9 +200,9 @@ def test_after_a_reset_the_next_bag_begins(tmp_path: Path) -> None:
     runner.run(10)
     recorder.close()
     first, second = open_bag(tmp_path / "bag"), open_bag(tmp_path / "bag_run2")
-    assert (first.facts.start["seed"], second.facts.start["seed"]) == ("3", "9")
-    assert first.facts.end["digest"] == digest
-    assert second.facts.end["ticks"] == "10"
+    assert (first.run_info.start["seed"], second.run_info.start["seed"]) == ("3", "9")
+    assert first.run_info.end["digest"] == digest
+    assert second.run_info.end["ticks"] == "10"
 
 
 def test_a_recorder_hears_every_tick_whoever_takes_the_messages(tmp_path: Path) -> None:
@@ -221,9 +221,9 @@ def test_a_reset_before_the_first_step_is_a_run_of_its_own(tmp_path: Path) -> No
     with Recorder(tmp_path / "bag", sim):
         sim.reset(seed=4)
         sim.step(5)
-    seeds = [open_bag(tmp_path / name).facts.start["seed"] for name in ("bag", "bag_run2")]
+    seeds = [open_bag(tmp_path / name).run_info.start["seed"] for name in ("bag", "bag_run2")]
     assert seeds == ["3", "4"]
-    assert open_bag(tmp_path / "bag_run2").facts.end["digest"] == sim.digest()
+    assert open_bag(tmp_path / "bag_run2").run_info.end["digest"] == sim.digest()
 
 
 def test_the_next_bag_goes_beside_what_is_there_and_all_are_counted(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_the_next_bag_goes_beside_what_is_there_and_all_are_counted(tmp_path: Pa
             sent = len(sim.step(5))
             sim.reset()
     assert [folder.name for folder in recorder.folders] == ["bag", "bag_run3", "bag_run4", "bag_run5"]
-    ends = [open_bag(folder).facts.end for folder in recorder.folders]
+    ends = [open_bag(folder).run_info.end for folder in recorder.folders]
     assert [end["ticks"] for end in ends] == ["5", "5", "5", "0"]
     assert [end["inputs"] for end in ends] == ["1", "1", "1", "0"]
     assert ends[0]["messages"] == str(sent)
@@ -253,7 +253,7 @@ def test_a_next_bag_that_cannot_begin_is_told_of_by_the_run_and_not_by_the_reset
     with pytest.raises(BagError, match=r"metadata\.yaml is a file"):
         recorder.on_messages(sim.step(5))
     recorder.close()
-    assert open_bag(tmp_path / "bag").facts.end["ticks"] == "5"
+    assert open_bag(tmp_path / "bag").run_info.end["ticks"] == "5"
 
 
 def test_chunks_of_a_few_topics_are_not_smaller_than_they_need_be(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_advance_and_restore_end_a_recording_with_a_reason(tmp_path: Path) -> No
     bag = open_bag(tmp_path / "bag")
     assert isinstance(bag, OwnBag)
     assert not bag.is_complete
-    assert "cannot be recorded" in bag.facts.end["reason"]
+    assert "cannot be recorded" in bag.run_info.end["reason"]
 
 
 def test_a_recording_begins_at_the_start(tmp_path: Path) -> None:

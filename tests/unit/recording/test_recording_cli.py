@@ -23,7 +23,7 @@ def microsim(*arguments: Any) -> Result:
 
 
 def run(folder: Path, *arguments: Any) -> Result:
-    return microsim("run", "flat", "--demo", "--duration", "3", "--rtf", "0", "--record", folder, *arguments)
+    return microsim("run", "flat", "--autopilot", "--duration", "3", "--rtf", "0", "--record", folder, *arguments)
 
 
 def test_a_run_is_recorded_verified_and_told_apart(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_run_is_recorded_verified_and_told_apart(tmp_path: Path) -> None:
     done = microsim("replay", tmp_path / "one", "--verify")
     assert done.exit_code == 0
     assert done.stdout.startswith("identical: ")
-    assert open_bag(tmp_path / "one").facts.end["digest"] in done.stdout
+    assert open_bag(tmp_path / "one").run_info.end["digest"] in done.stdout
     run(tmp_path / "two", "--seed", "9")
     done = microsim("diff", tmp_path / "one", tmp_path / "two")
     assert done.exit_code == 1
@@ -46,7 +46,7 @@ def test_what_is_found_can_be_read_by_machines(tmp_path: Path) -> None:
     run(tmp_path / "one")
     run(tmp_path / "two", "--seed", "9")
     found = json.loads(microsim("replay", tmp_path / "one", "--verify", "--json").stdout)
-    digest = open_bag(tmp_path / "one").facts.end["digest"]
+    digest = open_bag(tmp_path / "one").run_info.end["digest"]
     assert (found["identical"], found["digest"], found["difference"]) == (True, digest, None)
     again = json.loads(microsim("replay", tmp_path / "one", "--json").stdout)
     assert (again["ticks"], again["digest"], again["differs"]) == (180, digest, False)
@@ -87,7 +87,7 @@ def test_recording_options_reach_the_bag(tmp_path: Path) -> None:
     assert len(list((tmp_path / "bag").glob("*.mcap"))) == 4
     states = sorted((tmp_path / "bag_states").glob("*.state"))
     assert states
-    assert read_state(states[-1]).facts["scenario"] == "flat"
+    assert read_state(states[-1]).run_info["scenario"] == "flat"
 
 
 def test_a_replay_stops_saves_and_records(tmp_path: Path) -> None:

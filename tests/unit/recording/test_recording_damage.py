@@ -15,7 +15,7 @@ import pytest
 
 from microsim.errors import MicroSimError
 from microsim.recording.bag_io import open_bag
-from microsim.recording.bag_model import BagChannel, BagError, FileFacts, information
+from microsim.recording.bag_model import BagChannel, BagError, FileInfo, information
 from microsim.recording.bag_replay import Replay
 from microsim.recording.compare import diff
 from microsim.recording.maintenance import look, repair
@@ -224,7 +224,7 @@ def test_info_shows_what_a_damaged_bag_still_holds(copy: Callable[[str], Path]) 
     found = look(folder)
     assert "repair" in found.problem
     assert found.messages > 300
-    assert found.facts["seed"] == "3"
+    assert found.run_info["seed"] == "3"
 
 
 # ---- folders whose files do not belong together ----------------------------------------------------------------------
@@ -429,11 +429,11 @@ def test_a_changed_declaration_in_an_mcap_file_is_reported_with_where_and_what(
     folder = copy(storage)
     monkeypatch.setattr(_Bragging, "change", (old, new))
     reader = McapReader((folder / FILES[storage]).rename(folder / "old"))
-    writer = _Bragging(folder / FILES[storage], reader.facts, "zstd" if storage == "zstd" else "")
+    writer = _Bragging(folder / FILES[storage], reader.run_info, "zstd" if storage == "zstd" else "")
     for block in reader.blocks():
         writer.write(block)
-    facts = FileFacts(FILES[storage], writer.times, writer.counts)
-    writer.close(reader.facts.end, lambda: information("mcap", [facts], {}))
+    facts = FileInfo(FILES[storage], writer.times, writer.counts)
+    writer.close(reader.run_info.end, lambda: information("mcap", [facts], {}))
     found = verify(folder)
     assert not found.is_identical
     assert re.search(rf"^different: {folder / FILES[storage]}: {words}", str(found)), found
@@ -442,12 +442,12 @@ def test_a_changed_declaration_in_an_mcap_file_is_reported_with_where_and_what(
 def test_a_metadata_record_too_many_is_reported(copy: Callable[[str], Path]) -> None:
     folder = copy("mcap")
     reader = McapReader((folder / FILES["mcap"]).rename(folder / "old"))
-    writer = McapWriter(folder / FILES["mcap"], reader.facts)
+    writer = McapWriter(folder / FILES["mcap"], reader.run_info)
     writer._put_metadata("more", {"key": "value"})
     for block in reader.blocks():
         writer.write(block)
-    facts = FileFacts(FILES["mcap"], writer.times, writer.counts)
-    writer.close(reader.facts.end, lambda: information("mcap", [facts], {}))
+    facts = FileInfo(FILES["mcap"], writer.times, writer.counts)
+    writer.close(reader.run_info.end, lambda: information("mcap", [facts], {}))
     assert "metadata more, key: recorded 'value', expected None" in str(verify(folder))
 
 

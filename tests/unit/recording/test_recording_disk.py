@@ -240,7 +240,7 @@ def test_a_run_that_is_ended_by_a_signal_finishes_its_bag(tmp_path: Path, number
     with recorded_run(tmp_path) as process:
         process.send_signal(number)
         assert process.wait(60) == 0
-    assert open_bag(tmp_path / "bag").facts.end["complete"] == "true"
+    assert open_bag(tmp_path / "bag").run_info.end["complete"] == "true"
 
 
 def test_a_run_whose_terminal_is_closed_finishes_its_bag(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_a_run_whose_terminal_is_closed_finishes_its_bag(tmp_path: Path) -> None
         os.close(theirs)
         os.close(ours)
         assert process.wait(60) == 0
-    assert open_bag(tmp_path / "bag").facts.end["complete"] == "true"
+    assert open_bag(tmp_path / "bag").run_info.end["complete"] == "true"
 
 
 def read_all(terminal: int) -> None:

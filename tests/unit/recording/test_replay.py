@@ -157,13 +157,13 @@ def tamper(folder: Path, change: Any) -> None:
     path = folder / "microsim_0.mcap"
     old = path.rename(folder / "old")
     reader = McapReader(old)
-    writer = McapWriter(path, reader.facts)
+    writer = McapWriter(path, reader.run_info)
     channels = {}
     for block in reader.blocks():
         channels.update((each.number, each) for each in block.channels)
         change(block, channels)
         writer.write(block)
-    writer.close(reader.facts.end, lambda: information("mcap", [], {}))
+    writer.close(reader.run_info.end, lambda: information("mcap", [], {}))
     old.unlink()
 
 
@@ -263,7 +263,7 @@ def test_a_pilot_gives_the_same_run_in_wall_time(tmp_path: Path) -> None:
         runner = Runner(again.sim, 100.0)
         runner.steer(lambda sim: InputPilot(again, sim))
         runner.run(again.end_tick)
-        assert runner.sim.digest() == again.bag.facts.end["digest"]
+        assert runner.sim.digest() == again.bag.run_info.end["digest"]
 
 
 def test_a_replay_from_the_middle_hands_out_what_comes_then(tmp_path: Path) -> None:
@@ -398,7 +398,7 @@ def test_hashes_are_compared_before_code_runs(trap: Path) -> None:
 
 def test_a_folder_named_without_hashes_is_not_trusted_either(trap: Path) -> None:
     """As a stranger would write it: no hashes, so that nothing seems to be needed."""
-    facts = open_bag(trap.parent / "bag").facts
+    facts = open_bag(trap.parent / "bag").run_info
     with pytest.raises(BagError, match="count"):
         inputs.unpacked(facts.start["scenario"], trap.parent, {}, ())
     assert inputs.changed_plugins(facts.start["scenario"], {}, ()) == []

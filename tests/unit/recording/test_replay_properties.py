@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from microsim.errors import MicroSimError
 from microsim.messages.outbox import Message
 from microsim.recording.bag_io import RecordOptions, open_bag
 from microsim.recording.bag_replay import Replay
@@ -29,7 +31,14 @@ commands = st.tuples(st.just("drone"), st.fixed_dictionaries(dict.fromkeys(("vx"
 poses = st.tuples(st.sampled_from(("drone", "rover")), places, places, st.none() | st.floats(-5, 50), angles)
 packets = st.tuples(st.sampled_from(("drone", "rover")), st.binary(max_size=50))
 changes = st.fixed_dictionaries({"wind": st.tuples(speeds.filter(lambda v: abs(v) < 10), st.just(0.0), st.just(0.0))})
+ENTITIES: dict[str, dict[str, Any]] = {
+    "crate": {"type": "box", "center": [30, 30, 0], "size": [1, 2, 1]},
+    "scout": {"model": "rover", "scan": {"beams": 7}, "start": {"map_pose": {"x": 30, "y": 8}}},
+    "walker": {"model": "actor", "path": [[0, 8, 30], [2, 12, 30]]},  # takes no commands
+}
+entities = st.tuples(st.sampled_from(("spawn", "delete", "move", "command")), st.sampled_from(tuple(ENTITIES)))
 actions = st.one_of(
+    st.tuples(st.just("entity"), entities),
     st.tuples(st.just("command"), commands),
     st.tuples(st.just("pose"), poses),
     st.tuples(st.just("packet"), packets),
@@ -58,9 +67,23 @@ def act(sim: Simulation, action: str, what: Any) -> list[Message]:
     elif action == "change":
         wind = sim.scenario.wind.model_copy(update={"world_xyz": what["wind"]})
         sim.reconfigure(sim.scenario.model_copy(update={"wind": wind}))
+    elif action == "entity":
+        with suppress(MicroSimError):  # it is there already, or not there
+            act_on_entity(sim, *what)
     else:
         return sim.step(what)
     return []
+
+
+def act_on_entity(sim: Simulation, action: str, name: str) -> None:
+    if action == "spawn":
+        sim.spawn(name, ENTITIES[name])
+    elif action == "delete":
+        sim.delete(name)
+    elif action == "move":
+        sim.move_obstacle(name, (25.0, 30.0, 0.5))
+    else:
+        sim.command(name)
 
 
 @settings(max_examples=many(40))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import microsim
 from microsim.parts.missions.demo_pilot import DemoPilot
 from microsim.recording.bag_io import open_bag
-from microsim.recording.bag_replay import Replay, Seeker
+from microsim.recording.bag_replay import Replay, ReplayTimeline
 from microsim.recording.recorder import Recorder
 from microsim.runner import Runner
 from tests.support import scenario
@@ -36,7 +36,7 @@ class Changing(DemoPilot):
 
 
 @pytest.fixture(scope="module")
-def flight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Seeker, Any, dict[int, str]]]:
+def flight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ReplayTimeline, Any, dict[int, str]]]:
     folder: Path = tmp_path_factory.mktemp("seek") / "bag"
     sim = microsim.Simulation(WORLD)
     found: dict[int, str] = {}
@@ -46,13 +46,13 @@ def flight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Seeker, A
         recorder.attach(runner)
         runner.run(TICKS)
     with Replay(open_bag(folder)) as again:
-        yield Seeker(again, again.sim), again.sim, found
+        yield ReplayTimeline(again, again.sim), again.sim, found
 
 
 @given(ticks=st.lists(st.integers(-5, TICKS + 20), min_size=1, max_size=8))
 @settings(max_examples=25)
 def test_any_way_to_a_tick_leads_to_the_recorded_one(
-    flight: tuple[Seeker, Any, dict[int, str]], ticks: list[int]
+    flight: tuple[ReplayTimeline, Any, dict[int, str]], ticks: list[int]
 ) -> None:
     seeker, sim, digests = flight
     for tick in ticks:

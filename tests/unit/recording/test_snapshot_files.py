@@ -69,7 +69,7 @@ def with_plugin(folder: Path, memory: str) -> dict[str, Any]:
 
 
 def test_the_file_tells_what_it_is(state: tuple[Simulation, Path]) -> None:
-    facts = read_state(state[1]).facts
+    facts = read_state(state[1]).run_info
     assert (facts["scenario"], facts["seed"], facts["tick"], facts["time_s"]) == ("small", 3, 90, 1.5)
     assert state[1].read_bytes().startswith(MAGIC)
 
@@ -103,12 +103,12 @@ def test_files_of_a_changed_scenario_come_from_the_run_or_from_the_state(tmp_pat
     splats = one_splat(tmp_path / "walker.splat")
     sim.spawn("walker", {"model": "actor", "splats": splats, "start": {"map_pose": {"x": 15.0, "y": 5.0}}})
     sim.step(30)
-    save_state(tmp_path / "a.state", sim.snapshot())
+    save_state(str(tmp_path / "a.state"), sim.snapshot())
     sim.step(30)
     for name in ("walker.splat", "here.npy"):
         (tmp_path / name).unlink()
     other, alone = Simulation(worlds[1], 9), resume(tmp_path / "a.state", tmp_path)
-    load_state(tmp_path / "a.state", other)
+    load_state(str(tmp_path / "a.state"), other)
     for each in (other, alone):
         each.step(30)
         assert each.digest() == sim.digest()

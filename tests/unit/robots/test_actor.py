@@ -98,6 +98,10 @@ def test_on_a_path_it_takes_no_commands() -> None:
     sim = microsim.Simulation(world(path=[[0, 5, 5], [2, 9, 5]]))
     with pytest.raises(microsim.UsageError, match="walker has no command 'vx'"):
         sim.command("walker", vx=1.0)
+    with pytest.raises(microsim.UsageError, match="walker takes no commands: it follows its path"):
+        sim.command_twist("walker", (1.0, 0.0, 0.0), 0.0)
+    assert sim.command("walker")
+    assert sim.waiting == ()  # a command of nothing is none: recordings know no topic for it
 
 
 def test_without_a_path_it_follows_commands_in_its_own_axes() -> None:

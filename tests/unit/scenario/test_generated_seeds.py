@@ -50,7 +50,7 @@ def test_a_recording_has_the_world_of_its_run_and_needs_no_generator(data: dict[
     with Replay(bag) as replay:
         assert replay.sim.scenario.obstacles == microsim.Simulation(data, 99).scenario.obstacles
         assert replay.verify().is_identical
-    written = json.loads(bag.facts.start["scenario"])
+    written = json.loads(bag.run_info.start["scenario"])
     alone = microsim.load_scenario({**written, "plugins": []})  # as tools that only draw it
     assert microsim.Simulation(alone).digest() == microsim.Simulation(data, 99).digest()
 

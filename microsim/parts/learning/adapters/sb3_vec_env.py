@@ -44,10 +44,10 @@ class Sb3VecEnv(VecEnv):  # type: ignore[misc]
             self._note_ends(info["final_obs"], info["final_info"], worlds, cut)
         return seen, rewards.astype(np.float32), over, list(self._infos)
 
-    def _note_ends(self, last: Any, facts: dict[str, Any], worlds: Any, cut: Any) -> None:
-        known = [key for key, value in facts.items() if f"_{key}" in facts and value.ndim == 1]
+    def _note_ends(self, last: Any, info: dict[str, Any], worlds: Any, cut: Any) -> None:
+        known = [key for key, value in info.items() if f"_{key}" in info and value.ndim == 1]
         keys = [*known, "TimeLimit.truncated"]
-        columns = [each[worlds].tolist() for each in (*(facts[key] for key in known), cut)]
+        columns = [each[worlds].tolist() for each in (*(info[key] for key in known), cut)]
         for world, *values in zip(self._ended, *columns, strict=True):
             picked = {key: part[world] for key, part in last.items()} if isinstance(last, dict) else last[world]
             self._infos[world] = {**dict(zip(keys, values, strict=True)), "terminal_observation": picked}

@@ -27,7 +27,7 @@ from microsim.parts.live_tools.live import (
 )
 from microsim.parts.live_tools.named_verbs import Named, Sides
 
-action = typer.Typer(no_args_is_help=True, help="List actions of any ROS 2 network, and send goals.")
+action = typer.Typer(no_args_is_help=True, help="List actions, and send goals.")
 
 
 class GoalFeedback(TypedDict):
@@ -54,7 +54,7 @@ OUTPUTS = {
     "info": ActionOutput,
     "send-goal": GoalOutput | GoalFeedback,
 }
-COMMAND = Command(action, panel=PANEL, position=354, json=OUTPUTS)
+COMMAND = Command(action, panel=PANEL, position=630, json=OUTPUTS)
 
 
 _ACTION = Named(
@@ -96,8 +96,8 @@ def send_goal(options: GoalOptions) -> int:
     type_name, values = type_and_values(options.given or [], "ACTION", options.stdin)
     goal, type_name = read_values(values or "{}"), options.type_name or type_name
 
-    def show(what: str, facts: Any) -> None:
-        print(json_text({what: facts}) if options.json else yaml_text({what: facts}), flush=True)
+    def show(what: str, value: Any) -> None:
+        print(json_text({what: value}) if options.json else yaml_text({what: value}), flush=True)
 
     def on_feedback(message: Any) -> None:
         show("feedback", to_plain(message, in_base64=options.json))

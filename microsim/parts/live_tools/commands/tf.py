@@ -19,7 +19,7 @@ from microsim.parts.live_tools.live import PANEL, OnceOption, connected, json_te
 if TYPE_CHECKING:
     from microsim.parts.live_tools.client.transform_buffer import Transform
 
-tf = typer.Typer(no_args_is_help=True, help="Show transforms of any ROS 2 network.")
+tf = typer.Typer(no_args_is_help=True, help="Show transforms.")
 
 
 class TransformOutput(TypedDict):
@@ -38,7 +38,7 @@ class FrameOutput(TypedDict):
     is_static: bool
 
 
-COMMAND = Command(tf, panel=PANEL, position=360, json={"echo": TransformOutput, "tree": dict[str, FrameOutput]})
+COMMAND = Command(tf, panel=PANEL, position=670, json={"echo": TransformOutput, "tree": dict[str, FrameOutput]})
 
 LISTEN_S = 1.0  # for the frames that move
 
@@ -77,9 +77,9 @@ def echo(
 
 def _print(found: Transform, as_json: bool) -> None:
     if as_json:
-        facts: dict[str, Any] = {"target": found.target, "source": found.source, "time_ns": max(found.time_ns, 0)}
-        facts |= {"is_static": found.time_ns < 0, "translation": list(found.translation)}
-        print(json_text({**facts, "rotation_xyzw": list(found.rotation)}), flush=True)
+        answer: dict[str, Any] = {"target": found.target, "source": found.source, "time_ns": max(found.time_ns, 0)}
+        answer |= {"is_static": found.time_ns < 0, "translation": list(found.translation)}
+        print(json_text({**answer, "rotation_xyzw": list(found.rotation)}), flush=True)
         return
     when = "static" if found.time_ns < 0 else f"at {found.time_ns / 1e9:.3f} s"
     x, y, z, w = found.rotation

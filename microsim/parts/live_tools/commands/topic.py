@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from microsim.parts.live_tools.client.subscription import Subscription
     from microsim.parts.ros2.transport.graph_view import GraphEndpoint, GraphView
 
-topic = typer.Typer(no_args_is_help=True, help="List, echo, measure and publish topics of any ROS 2 network.")
+topic = typer.Typer(no_args_is_help=True, help="List, echo, measure and publish topics.")
 
 
 class EndpointOutput(TypedDict):
@@ -104,7 +104,7 @@ OUTPUTS = {
     "bw": BandwidthOutput,
     "delay": DelayOutput,
 }
-COMMAND = Command(topic, panel=PANEL, position=350, json=OUTPUTS)
+COMMAND = Command(topic, panel=PANEL, position=610, json=OUTPUTS)
 
 REPORT_S = 1.0
 WINDOW = 10_000  # messages over which rates are averaged
@@ -239,7 +239,7 @@ def info(options: InfoOptions) -> None:
         mismatches = list(_mismatches(publishers, subscribers))
         if options.json:
             sides = {"publishers": publishers, "subscribers": subscribers}
-            listed = {side: [_facts(*each) for each in found] for side, found in sides.items()}
+            listed = {side: [_described(*each) for each in found] for side, found in sides.items()}
             print_json({"topic": name, "types": type_names, **listed, "mismatches": mismatches})
             return
         print(f"{name}\n  type         {', '.join(type_names)}")
@@ -257,7 +257,7 @@ def _quality(endpoint: GraphEndpoint) -> str:
     return quality_text(endpoint)
 
 
-def _facts(owner: str, endpoint: GraphEndpoint) -> dict[str, Any]:
+def _described(owner: str, endpoint: GraphEndpoint) -> dict[str, Any]:
     qos = endpoint.qos
     return {
         "node": owner,
@@ -367,8 +367,8 @@ class ArrivalTimes:
         span_s = (self.seen[-1][0] - self.seen[0][0]) / 1e9 if sizes else 0.0
         if span_s <= 0.0:
             return None
-        facts = {"mean_bytes": sum(sizes) / len(sizes), "min_bytes": min(sizes), "max_bytes": max(sizes)}
-        return {"bytes_per_s": sum(sizes[1:]) / span_s, **facts, "messages": len(sizes)}
+        answer = {"mean_bytes": sum(sizes) / len(sizes), "min_bytes": min(sizes), "max_bytes": max(sizes)}
+        return {"bytes_per_s": sum(sizes[1:]) / span_s, **answer, "messages": len(sizes)}
 
 
 class MeasureOptions(NamedTuple):

@@ -90,8 +90,8 @@ class NodeCheck:
             if error:
                 return LoopRun(condition, folder, error=error)
             try:
-                facts = json.loads(simulator.output())
-                return LoopRun(condition, folder, str(facts["digest"]), int(facts["ticks"]), int(facts["seed"]))
+                answer = json.loads(simulator.output())
+                return LoopRun(condition, folder, str(answer["digest"]), int(answer["ticks"]), int(answer["seed"]))
             except (ValueError, KeyError, TypeError):
                 return LoopRun(condition, folder, error=f"the run gave no result: {simulator.errors()}")
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from typing_extensions import TypedDict
 
-from microsim.ci_reports import CiCase, ReportOptions
 from microsim.cli import terminal
 from microsim.cli.command import Command, PluginsOption, QuietOption, TimeoutOption, words_of
 from microsim.cli.precompile import compiling, precompile_scenario
 from microsim.cli.terminal import Bar, ExitCode, is_quiet, note, print_json, tell, warn
 from microsim.errors import UsageError
 from microsim.options import argument, flag, given, option
+from microsim.parts.missions.ci_reports import CiCase, ReportOptions
 from microsim.parts.sweep.commands.check import jobs_option
 from microsim.processes import usable_cores
 
@@ -100,9 +100,9 @@ class SweepOptions(NamedTuple):
 
 
 def sweep(options: SweepOptions) -> int:
-    """Run a mission with many seeds and settings; each run gives a row of numbers.
+    """Run a mission with many seeds and settings.
 
-    Workers are processes on this machine or on a Ray cluster; the result is the
+    Each run gives a row of numbers. Workers are processes on this machine or on a Ray cluster; the result is the
     same, byte for byte. Each row ends with a token: `microsim replay --token
     TOKEN` repeats exactly that run. --resume continues after a kill.
 
@@ -188,7 +188,7 @@ class FoundOutput(TypedDict):
     mission: Annotated[dict[str, Any], "Its content."]
 
 
-COMMAND = Command(sweep, panel="Run", position=130, json=SweepOutput | NothingFound | FoundOutput)
+COMMAND = Command(sweep, panel="Test", position=220, json=SweepOutput | NothingFound | FoundOutput)
 
 
 def _sweep(options: SweepOptions) -> Sweep:
@@ -447,8 +447,8 @@ def _say_nothing_found(plan: Plan, options: SweepOptions) -> None:
 def _say_smallest(plan: Plan, found: RunOutcome, smallest: Smallest, options: SweepOptions) -> None:
     token = plan.token(found.run)
     if options.json:
-        facts = {"found": True, "token": token, "file": str(smallest.file), "values": smallest.values}
-        print_json({**facts, "flights": smallest.runs, "mission": smallest.case.mission})
+        answer = {"found": True, "token": token, "file": str(smallest.file), "values": smallest.values}
+        print_json({**answer, "flights": smallest.runs, "mission": smallest.case.mission})
         return
     values = ", ".join(f"{name} = {value}" for name, value in smallest.values.items())
     print(f"found: {options.find}: in run {found.run:,} of {len(plan):,}: {token}")

@@ -1,7 +1,7 @@
 """The live dashboard in the terminal.
 
-The thread that ticks only copies facts, ten times a second; drawing and writing happen in a thread of their own. A slow
-terminal shows fewer frames and delays nothing.
+The thread that ticks only copies what is shown, ten times a second; drawing and writing happen in a thread of their
+own. A slow terminal shows fewer frames and delays nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HISTORY = 200  # packets of a link
 
 
 @dataclass(frozen=True)
-class DashboardFacts(RunState):
+class DashboardState(RunState):
     scenario: str
     ticks: int | None  # at the end; None: it runs until stopped
     wall_s: float
@@ -50,7 +50,7 @@ class DashboardFacts(RunState):
     graphs: Mapping[str, Sequence[float]] = field(default_factory=dict)  # recent values, by title
 
 
-class FactsCollector:
+class StateCollector:
     """Follows a run from inside its thread; must be quick."""
 
     def __init__(self, runner: Runner, ticks: int | None) -> None:
@@ -102,10 +102,10 @@ class FactsCollector:
             history.extend([link.last_latency_ms] * min(link.delivered - delivered, _HISTORY))
             self._counts[key] = (link.delivered, link.lost)
 
-    def facts(self) -> DashboardFacts:
+    def state(self) -> DashboardState:
         runner, sim = self.runner, self.runner.sim
         rtf = self._pace.update(runner.wall_s, runner.advanced_s)
-        return DashboardFacts(
+        return DashboardState(
             **run_state.run_state(runner, rtf), scenario=sim.scenario.name, ticks=self.ticks, wall_s=runner.wall_s,
             models={name: robot.model for name, robot in sim.scenario.robots.items()}, sensors=self._sensors,
             trails={name: tuple(trail) for name, trail in self._trails.items()},
@@ -126,11 +126,11 @@ class Dashboard:
         reset: Callable[[int | None], None] | None = None,
     ) -> None:
         self._console = console or Console()
-        self._collector = FactsCollector(runner, ticks)
+        self._collector = StateCollector(runner, ticks)
         self._screen, self._scenario = screen_of(runner), runner.sim.scenario
         self._keyboard = Keyboard() if keyboard.is_available() else None
         self._stack = ExitStack()
-        self._facts: DashboardFacts | None = None
+        self._state: DashboardState | None = None
         self._news = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._show, name="dashboard", daemon=True)
@@ -165,7 +165,7 @@ class Dashboard:
     def _look(self) -> None:
         if self._collector.scenario is not self._scenario:
             self._screen, self._scenario = screen_of(self._collector.runner), self._collector.scenario
-        self._facts = self._collector.facts()
+        self._state = self._collector.state()
         self._news.set()
 
     def _show(self) -> None:
@@ -179,11 +179,11 @@ class Dashboard:
             self.error = error
 
     def _draw(self, live: Live) -> None:
-        if self._facts is None:
+        if self._state is None:
             return
         before = time.thread_time()
         width, height = self._console.size
-        live.update(self._screen.draw(self._facts, width, height), refresh=True)
+        live.update(self._screen.draw(self._state, width, height), refresh=True)
         time.sleep((time.thread_time() - before) * (1.0 / _SHARE - 1.0))
 
 

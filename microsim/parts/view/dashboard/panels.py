@@ -1,4 +1,4 @@
-"""Facts to a screenful: header, map, robots, radio, camera; what is shown depends on the room there is.
+"""The state of a run to a screenful: header, map, robots, radio, camera; what is shown depends on the room there is.
 
 How a sensor's line reads is in its declaration (`microsim.sensors.sensor.Display`).
 """
@@ -26,7 +26,7 @@ from microsim.parts.view.run_state import LinkState, RobotState, ShownSensor, nu
 from microsim.sensors.sensor import Display, LinePart
 
 if TYPE_CHECKING:
-    from microsim.parts.view.dashboard import DashboardFacts
+    from microsim.parts.view.dashboard import DashboardState
 
 SPARKS = "▁▂▃▄▅▆▇█"
 _WIDE, _VERY_WIDE = 100, 160  # columns from which there is room for two and three columns of panels
@@ -37,64 +37,64 @@ _ROOMY = 40  # characters from which numbers are given more room
 
 
 class Screen:
-    """Draws facts; remembers what need not be drawn again."""
+    """Draws state; remembers what need not be drawn again."""
 
     def __init__(self, world_map: WorldMap) -> None:
         self.map = world_map
         self._thumbnails: dict[str, tuple[object, int, Pixels]] = {}  # by topic: message, width, picture
 
-    def draw(self, facts: DashboardFacts, width: int, height: int) -> Layout:
+    def draw(self, state: DashboardState, width: int, height: int) -> Layout:
         rows = max(height - 3, 4)
         body = Layout()
-        body.split_row(*(self._three_columns if width >= _VERY_WIDE else self._two_columns)(facts, width, rows))
+        body.split_row(*(self._three_columns if width >= _VERY_WIDE else self._two_columns)(state, width, rows))
         screen = Layout()
-        if facts.keys.is_helping:
+        if state.keys.is_helping:
             body = Layout(Align.center(_help_panel(), vertical="middle"))
-        screen.split_column(Layout(_header(facts, width), size=2), body, Layout(_footer(facts, width), size=1))
+        screen.split_column(Layout(_header(state, width), size=2), body, Layout(_footer(state, width), size=1))
         return screen
 
-    def _two_columns(self, facts: DashboardFacts, width: int, rows: int) -> list[Layout]:
+    def _two_columns(self, state: DashboardState, width: int, rows: int) -> list[Layout]:
         side = _clamped(width * 12 // 25, 34, 56)
-        panels = self._text_panels(facts, side, rows)
+        panels = self._text_panels(state, side, rows)
         if width >= _WIDE:
-            panels += self._cameras(facts, side, rows - _height(panels))
-        return [Layout(self._map(facts, width - side, rows)), Layout(_stack(panels, rows), size=side)]
+            panels += self._cameras(state, side, rows - _height(panels))
+        return [Layout(self._map(state, width - side, rows)), Layout(_stack(panels, rows), size=side)]
 
-    def _three_columns(self, facts: DashboardFacts, width: int, rows: int) -> list[Layout]:
+    def _three_columns(self, state: DashboardState, width: int, rows: int) -> list[Layout]:
         side, cameras = _clamped(width // 4, 46, 56), _clamped(width // 4, 40, 60)
-        panels = self._text_panels(facts, side, rows)
-        panels += _topics_panel(facts, side - 2 * _FRAME, rows - _height(panels))
-        graphs = _graph_panels(facts, side - 2 * _FRAME, rows - _height(panels))
+        panels = self._text_panels(state, side, rows)
+        panels += _topics_panel(state, side - 2 * _FRAME, rows - _height(panels))
+        graphs = _graph_panels(state, side - 2 * _FRAME, rows - _height(panels))
         panels += graphs
-        pictures = self._cameras(facts, cameras, rows)
+        pictures = self._cameras(state, cameras, rows)
         if pictures:
-            pictures += _graph_panels(facts, cameras - 2 * _FRAME, rows - _height(pictures), len(graphs))
+            pictures += _graph_panels(state, cameras - 2 * _FRAME, rows - _height(pictures), len(graphs))
         right = [Layout(_stack(panels, rows), size=side)]
         if pictures:
             right.append(Layout(_stack(pictures, rows), size=cameras))
-        return [Layout(self._map(facts, width - sum(part.size or 0 for part in right), rows)), *right]
+        return [Layout(self._map(state, width - sum(part.size or 0 for part in right), rows)), *right]
 
-    def _map(self, facts: DashboardFacts, width: int, rows: int) -> RenderableType:
-        drawn = self.map.draw(max(width - _FRAME, 1), max(rows - _FRAME, 1), facts.robots, facts.trails)
+    def _map(self, state: DashboardState, width: int, rows: int) -> RenderableType:
+        drawn = self.map.draw(max(width - _FRAME, 1), max(rows - _FRAME, 1), state.robots, state.trails)
         return _panel(drawn, "map", f"grid {self.map.grid_m:g} m")
 
-    def _text_panels(self, facts: DashboardFacts, width: int, rows: int) -> list[tuple[RenderableType, int]]:
+    def _text_panels(self, state: DashboardState, width: int, rows: int) -> list[tuple[RenderableType, int]]:
         inner = width - 2 * _FRAME
-        radio = _radio_panel(facts, inner, rows)
+        radio = _radio_panel(state, inner, rows)
         left = rows - (radio[1] if radio else 0)
-        return [*_robot_panels(facts, inner, left), *([radio] if radio else [])]
+        return [*_robot_panels(state, inner, left), *([radio] if radio else [])]
 
-    def _cameras(self, facts: DashboardFacts, width: int, rows: int) -> list[tuple[RenderableType, int]]:
+    def _cameras(self, state: DashboardState, width: int, rows: int) -> list[tuple[RenderableType, int]]:
         """Thumbnails of the newest images, as many as fit."""
         panels: list[tuple[RenderableType, int]] = []
-        for sensor, message in _shown_messages(facts, facts.robots):
+        for sensor, message in _shown_messages(state, state.robots):
             if sensor.kind.display.layer != "image":
                 continue
             drawn = self._thumbnail(message, width - 2 * _FRAME, rows - _FRAME)
             if drawn is None:
                 return panels
             title = f"{sensor.robot} {sensor.name}"
-            panels.append((_panel(Align.center(drawn), title, f"{facts.age(message):.2f} s ago"), drawn.rows + _FRAME))
+            panels.append((_panel(Align.center(drawn), title, f"{state.age(message):.2f} s ago"), drawn.rows + _FRAME))
             rows -= drawn.rows + _FRAME
         return panels
 
@@ -142,28 +142,28 @@ def _stack(panels: Sequence[tuple[RenderableType, int]], rows: int) -> Renderabl
     return column
 
 
-def _robot_panels(facts: DashboardFacts, width: int, rows: int) -> list[tuple[RenderableType, int]]:
+def _robot_panels(state: DashboardState, width: int, rows: int) -> list[tuple[RenderableType, int]]:
     """Every sensor of every robot where there is room, else a line for each robot."""
-    full = [_robot_lines(facts, name, width) for name in facts.robots]
+    full = [_robot_lines(state, name, width) for name in state.robots]
     for most in range(max(map(len, full), default=0), 2, -1):
         if sum(min(len(lines), most) + _FRAME for lines in full) <= rows:
             return [
-                (_robot_panel(facts, name, index, lines[:most]), min(len(lines), most) + _FRAME)
-                for index, (name, lines) in enumerate(zip(facts.robots, full, strict=True))
+                (_robot_panel(state, name, index, lines[:most]), min(len(lines), most) + _FRAME)
+                for index, (name, lines) in enumerate(zip(state.robots, full, strict=True))
             ]
     lines = [
         Text.assemble((arrow(robot.rpy[2]), _colour(index)), " ", _short_line(name, robot, width - 2))
-        for index, (name, robot) in enumerate(facts.robots.items())
+        for index, (name, robot) in enumerate(state.robots.items())
     ]
     lines = _fitting(lines, max(rows - _FRAME, 1))
     return [(_panel(_lines(lines), "robots", "x, y, z [m], heading", tight=False), len(lines) + _FRAME)]
 
 
-def _robot_panel(facts: DashboardFacts, name: str, index: int, lines: Sequence[Text]) -> Panel:
-    title = Text.assemble((f"{arrow(facts.robots[name].rpy[2])} {name}", _colour(index)))
-    if facts.keys.robot == name:
-        title.append(" · driven by keys" if facts.keys.is_driven else " · keys", "not dim")
-    model = facts.models[name]
+def _robot_panel(state: DashboardState, name: str, index: int, lines: Sequence[Text]) -> Panel:
+    title = Text.assemble((f"{arrow(state.robots[name].rpy[2])} {name}", _colour(index)))
+    if state.keys.robot == name:
+        title.append(" · driven by keys" if state.keys.is_driven else " · keys", "not dim")
+    model = state.models[name]
     return _panel(_lines(lines), title, "" if model == name else model, tight=False)
 
 
@@ -185,15 +185,15 @@ def _colour(index: int) -> Style:
 # ---- lines of robots and sensors -------------------------------------------------------------------------------------
 
 
-def _robot_lines(facts: DashboardFacts, name: str, width: int) -> list[Text]:
+def _robot_lines(state: DashboardState, name: str, width: int) -> list[Text]:
     """Most telling first: where there is little room, the last are left out."""
-    robot = facts.robots[name]
+    robot = state.robots[name]
     lines = [_pose(robot, width), _motion(robot)]
-    shown = sorted(_shown_messages(facts, [name]), key=lambda item: item[0].kind.display.order)
+    shown = sorted(_shown_messages(state, [name]), key=lambda item: item[0].kind.display.order)
     longest = max((len(sensor.name) + 1 for sensor, _ in shown), default=0)
     label = max(_LABEL, min(longest, _WIDE_LABEL if width >= _WIDE else _LABEL))
     for sensor, message in shown:
-        content = sensor_line(sensor.kind.display, message.message, width - label, facts.age(message))
+        content = sensor_line(sensor.kind.display, message.message, width - label, state.age(message))
         lines.append(Text.assemble((f"{_label_text(sensor.name, label - 1):{label}}", "dim"), content))
     return lines
 
@@ -202,16 +202,16 @@ def _label_text(name: str, width: int) -> str:
     return name if len(name) <= width else f"{name[: width - 1]}…"
 
 
-def _shown_messages(facts: DashboardFacts, robots: Iterable[str]) -> Iterator[tuple[ShownSensor, Message]]:
+def _shown_messages(state: DashboardState, robots: Iterable[str]) -> Iterator[tuple[ShownSensor, Message]]:
     """Sensors with their newest messages, robot by robot, in the order in which they first arrived."""
     sensors = {
         topic: sensor
-        for sensor in facts.sensors
+        for sensor in state.sensors
         for topic in sensor.topics_of_type(sensor.main_form.type)
         if not sensor.kind.display.is_hidden
     }
     for robot in robots:
-        for topic, message in facts.latest.items():
+        for topic, message in state.latest.items():
             if topic in sensors and sensors[topic].robot == robot:
                 yield sensors[topic], message
 
@@ -304,19 +304,19 @@ def _short_line(name: str, robot: RobotState, width: int) -> Text:
 # ---- radio, topics, header -------------------------------------------------------------------------------------------
 
 
-def _radio_panel(facts: DashboardFacts, width: int, rows: int) -> tuple[RenderableType, int] | None:
-    if not facts.links:
+def _radio_panel(state: DashboardState, width: int, rows: int) -> tuple[RenderableType, int] | None:
+    if not state.links:
         return None
-    busiest = sorted(facts.links, key=lambda link: -link.sent) if len(facts.links) > 2 else list(facts.links)
+    busiest = sorted(state.links, key=lambda link: -link.sent) if len(state.links) > 2 else list(state.links)
     shown = busiest[: max((rows - 12) // 3, 1)]
-    lines = [line for link in shown for line in _link_lines(facts, link, width)]
+    lines = [line for link in shown for line in _link_lines(state, link, width)]
     if len(busiest) > len(shown):
         lines.append(Text(f"… and {len(busiest) - len(shown)} more", "dim"))
     return _panel(_lines(lines), "radio", "mean latency", tight=False), len(lines) + _FRAME
 
 
-def _link_lines(facts: DashboardFacts, link: LinkState, width: int) -> list[Text]:
-    who, history = f"{link.sender} → {link.receiver} ", facts.latencies.get((link.sender, link.receiver), ())
+def _link_lines(state: DashboardState, link: LinkState, width: int) -> list[Text]:
+    who, history = f"{link.sender} → {link.receiver} ", state.latencies.get((link.sender, link.receiver), ())
     latency = f" {link.latency_ms:.0f} ms" if link.delivered else " silent"
     top = max(200.0, *(value for value in history if value is not None), 0.0)
     sparks = Text(spark(history, width - len(who) - len(latency), top), "cyan")
@@ -329,26 +329,26 @@ def _link_lines(facts: DashboardFacts, link: LinkState, width: int) -> list[Text
     ]
 
 
-def _topics_panel(facts: DashboardFacts, width: int, rows: int) -> list[tuple[RenderableType, int]]:
+def _topics_panel(state: DashboardState, width: int, rows: int) -> list[tuple[RenderableType, int]]:
     """Every topic, its type and the size of its newest message."""
     if rows - _FRAME < 4:
         return []
     lines = []
-    for topic, message in sorted(facts.latest.items()):
+    for topic, message in sorted(state.latest.items()):
         kind = f"{message.type.split('/')[-1]} {len(message.cdr):6,} B"
         gap = " " * max(width - len(topic) - len(kind), 1)
         lines.append(Text.assemble(topic, gap, (kind, "dim")))
     lines = _fitting(lines, rows - _FRAME)
-    return [(_panel(_lines(lines), "topics", f"{len(facts.latest)}", tight=False), len(lines) + _FRAME)]
+    return [(_panel(_lines(lines), "topics", f"{len(state.latest)}", tight=False), len(lines) + _FRAME)]
 
 
-def _graph_panels(facts: DashboardFacts, width: int, rows: int, first: int = 0) -> list[tuple[RenderableType, int]]:
+def _graph_panels(state: DashboardState, width: int, rows: int, first: int = 0) -> list[tuple[RenderableType, int]]:
     """Recent speeds and heights, as many as fit, from the `first` on."""
-    titles = list(facts.graphs)[first : first + rows // (_FRAME + _LEAST_GRAPH)]
+    titles = list(state.graphs)[first : first + rows // (_FRAME + _LEAST_GRAPH)]
     panels: list[tuple[RenderableType, int]] = []
     for place, title in enumerate(titles):
         high = min((rows - _height(panels)) // (len(titles) - place) - _FRAME, _MOST_GRAPH)
-        values = facts.graphs[title][-width:]
+        values = state.graphs[title][-width:]
         top = max(*values, 1.0, 1.0)
         lines = [Text(line, "cyan") for line in graph(values, width, high, top)]
         panels.append(
@@ -357,40 +357,40 @@ def _graph_panels(facts: DashboardFacts, width: int, rows: int, first: int = 0) 
     return panels
 
 
-def _header(facts: DashboardFacts, width: int) -> RenderableType:
+def _header(state: DashboardState, width: int) -> RenderableType:
     top, bottom = Table.grid(expand=True), Table.grid(expand=True, padding=(0, 1))
     top.add_column(justify="left", no_wrap=True)
     top.add_column(justify="right", no_wrap=True)
-    title = ((" MicroSim ", "bold reverse"), "  ", (facts.scenario, "bold"), ("  seed ", "dim"), str(facts.seed))
-    digest = facts.digest[: 64 if width >= 150 else 16 if width >= 90 else 10] + "…" * (width < 150)
+    title = ((" MicroSim ", "bold reverse"), "  ", (state.scenario, "bold"), ("  seed ", "dim"), str(state.seed))
+    digest = state.digest[: 64 if width >= 150 else 16 if width >= 90 else 10] + "…" * (width < 150)
     top.add_row(Text.assemble(*title), Text.assemble(("digest ", "dim"), digest, " "))
-    left = Text.assemble(" ", (_time(facts.time_ns / 1e9), "bold"), ("  tick ", "dim"), f"{facts.tick:,}")
-    right = _pace(facts, width)
-    bottom.add_row(left, _progress(facts, width - left.cell_len - right.cell_len - 4), right)
+    left = Text.assemble(" ", (_time(state.time_ns / 1e9), "bold"), ("  tick ", "dim"), f"{state.tick:,}")
+    right = _pace(state, width)
+    bottom.add_row(left, _progress(state, width - left.cell_len - right.cell_len - 4), right)
     return Group(top, bottom)
 
 
-def _progress(facts: DashboardFacts, width: int) -> Text:
-    if facts.ticks is None or width < 8:
+def _progress(state: DashboardState, width: int) -> Text:
+    if state.ticks is None or width < 8:
         return Text(" " * max(width, 0))
-    part = facts.tick / facts.ticks if facts.ticks else 1.0
+    part = state.tick / state.ticks if state.ticks else 1.0
     words = f" {100.0 * part:3.0f} %"
     filled, empty = bar(part, width - len(words))
     return Text.assemble((filled, "cyan"), (empty, "dim"), words)
 
 
-def _pace(facts: DashboardFacts, width: int) -> Text:
-    if facts.keys.is_paused:
+def _pace(state: DashboardState, width: int) -> Text:
+    if state.keys.is_paused:
         return Text.assemble((" paused ", "bold black on yellow"), " ")
-    is_behind = bool(facts.asked_rtf) and facts.rtf < 0.95 * facts.asked_rtf and facts.wall_s > 2.0
-    rtf = f"{facts.rtf:.2f}×" if facts.rtf < 100 else f"{facts.rtf:.0f}×"
+    is_behind = bool(state.asked_rtf) and state.rtf < 0.95 * state.asked_rtf and state.wall_s > 2.0
+    rtf = f"{state.rtf:.2f}×" if state.rtf < 100 else f"{state.rtf:.0f}×"
     text = Text.assemble((rtf, "bold yellow" if is_behind else "bold green"))
     if width >= 72:
-        text.append(f" of {facts.asked_rtf:g}×" if facts.asked_rtf else " unlimited", "dim")
-    if facts.asked_rtf:
-        text.append_text(Text.assemble(("  tick lag ", "dim"), f"{facts.lateness_ms:.1f} ms"))
+        text.append(f" of {state.asked_rtf:g}×" if state.asked_rtf else " unlimited", "dim")
+    if state.asked_rtf:
+        text.append_text(Text.assemble(("  tick lag ", "dim"), f"{state.lateness_ms:.1f} ms"))
         if width >= 110:
-            text.append(f" (worst {facts.worst_lateness_ms:.1f})", "dim")
+            text.append(f" (worst {state.worst_lateness_ms:.1f})", "dim")
     return text.append(" ")
 
 
@@ -407,14 +407,14 @@ def _help_panel() -> Panel:
     return _panel(Align.center(table), "keys", tight=False)
 
 
-def _key_hints(facts: DashboardFacts, width: int) -> Text:
+def _key_hints(state: DashboardState, width: int) -> Text:
     """As many as there is room for, most useful first."""
-    keys = facts.keys
+    keys = state.keys
     if not keys.has_keys:
         return Text("Ctrl-C ends ", "dim")
     hints = [("?", "keys"), ("q", "end"), ("Space", "resume" if keys.is_paused else "pause")]
     hints += [("↑↓←→", f"drive {keys.robot}")] if keys.robot else []
-    hints += [("Tab", "robot")] if len(facts.robots) > 1 else []
+    hints += [("Tab", "robot")] if len(state.robots) > 1 else []
     hints += [("p", "pilot")] if keys.is_driven else []
     hints += [("+ -", "speed"), ("r", "reset"), (".", "step")]
     text = Text(no_wrap=True)
@@ -426,17 +426,17 @@ def _key_hints(facts: DashboardFacts, width: int) -> Text:
     return text
 
 
-def _footer(facts: DashboardFacts, width: int) -> RenderableType:
+def _footer(state: DashboardState, width: int) -> RenderableType:
     ignored = Text(no_wrap=True, overflow="ellipsis")
-    if facts.keys.note:
-        ignored.append(f" {facts.keys.note}", "yellow")
-    elif facts.ignored:
+    if state.keys.note:
+        ignored.append(f" {state.keys.note}", "yellow")
+    elif state.ignored:
         ignored.append(" ignored: ", "yellow")
-        ignored.append(", ".join(f"{count} {reason}" for reason, count in facts.ignored.items()))
+        ignored.append(", ".join(f"{count} {reason}" for reason, count in state.ignored.items()))
     grid = Table.grid(expand=True)
     grid.add_column(ratio=1, no_wrap=True)
     grid.add_column(justify="right", no_wrap=True)
-    grid.add_row(ignored, _key_hints(facts, width - min(ignored.cell_len, width // 2) - 1))
+    grid.add_row(ignored, _key_hints(state, width - min(ignored.cell_len, width // 2) - 1))
     return grid
 
 

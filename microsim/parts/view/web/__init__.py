@@ -1,7 +1,7 @@
 """The web page of a run: `with Viewer(runner) as viewer: print(viewer.address); runner.run()`.
 
-The page has a process of its own (the package `page` here). This side copies facts thirty times a second, when the
-other is ready for them, and carries out the requests of pages between two ticks. Nothing here waits, and nothing here
+The page has a process of its own (the package `page` here). This side copies what is shown thirty times a second, when
+the other is ready for it, and carries out the requests of pages between two ticks. Nothing here waits, and nothing here
 changes a run that nobody drives.
 """
 
@@ -69,7 +69,7 @@ class Viewer:
         self._page.put(self._scene())
 
     def _scene(self) -> PageScene:
-        return self._collector.scene(**{**self._scene_rest, **self._run_controls.facts()})
+        return self._collector.scene(**{**self._scene_rest, **self._run_controls.about_run()})
 
     def forbid_branches(self) -> None:
         """For runs that are recorded: a recording has one past only, and ends."""

@@ -218,7 +218,7 @@ class RunControls:
 
     reset: Callable[[int | None], None] | None = None
     load: Callable[[str, Callable[[str], None]], None] | None = None  # "kind:name", and what receives its progress
-    facts: Callable[[], dict[str, Any]] = dict  # about what runs now, for `PageScene`
+    about_run: Callable[[], dict[str, Any]] = dict  # about what runs now, for `PageScene`
     loops: bool = False  # when its pilot is done, it starts again
 
 

@@ -39,7 +39,7 @@ _PAPER, _INK, _DIM, _EDGE = (250, 251, 253), (22, 32, 46), (90, 102, 120), (214,
 
 
 @dataclass(frozen=True)
-class ExportFacts:
+class ExportedRun:
     """What the page shows about its run."""
 
     scenario: str
@@ -53,7 +53,7 @@ def write_html(
     path: Path,
     sim: Simulation,
     replay: Seekable,
-    facts: ExportFacts,
+    exported: ExportedRun,
     progress: Callable[[float], None] = lambda share: None,
 ) -> int:
     """Run it and write what happened; returns the size in bytes."""
@@ -88,7 +88,7 @@ def write_html(
         topics = {look.topic for look in scene.sensors}
         points = [point(step, scene.sensors, topics) for step in steps]
         fields = plot_fields(scene, steps)
-        text = _page(recording.as_html(), facts, sim, colours, points, sensor_plots(scene), fields)
+        text = _page(recording.as_html(), exported, sim, colours, points, sensor_plots(scene), fields)
     finally:
         with contextlib.redirect_stdout(io.StringIO()):  # it prints about it
             server.stop()
@@ -107,7 +107,7 @@ def _aim(recording: Any, eye: Any, centre: Any) -> None:
 
 def _page(
     page: str,
-    facts: ExportFacts,
+    exported: ExportedRun,
     sim: Simulation,
     colours: Mapping[str, str],
     points: Sequence[Any] = (),
@@ -115,10 +115,10 @@ def _page(
     fields: Sequence[Any] = (),
 ) -> str:
     words = [
-        facts.scenario,
-        f"{facts.name}, seed {facts.seed}, {sim.time_ns / 1e9:.1f} s, {sim.tick:,} ticks",
-        f"digest {facts.digest[:16]}…" if facts.digest else "",
-        facts.note,
+        exported.scenario,
+        f"{exported.name}, seed {exported.seed}, {sim.time_ns / 1e9:.1f} s, {sim.tick:,} ticks",
+        f"digest {exported.digest[:16]}…" if exported.digest else "",
+        exported.note,
     ]
     run = {"words": [word for word in words if word], "colours": colours, "points": columns(points)}
     run |= {"plots": plots, "fields": fields}
@@ -126,7 +126,7 @@ def _page(
         f"<style>{own('export.css')}</style><script>window.MICROSIM_RUN={as_script(run)};</script>"
         f"<script>{own('plots.js')}</script><script>{own('export.js')}</script>"
     )
-    return with_head(page, f"{html.escape(facts.name)} · MicroSim", head)
+    return with_head(page, f"{html.escape(exported.name)} · MicroSim", head)
 
 
 # ---- a picture -------------------------------------------------------------------------------------------------------
@@ -152,8 +152,8 @@ def still(sim: Simulation, trails: Mapping[str, Sequence[tuple[float, float]]]) 
     page = Image.new("RGB", (width, height), _PAPER)
     draw = ImageDraw.Draw(page)
     draw.text((_GAP_PX, _GAP_PX), sim.scenario.name, _INK, _font(26))
-    facts = f"t = {sim.time_ns / 1e9:.2f} s   tick {sim.tick:,}   seed {sim.seed}   digest {sim.digest()[:12]}…"
-    draw.text((width - _GAP_PX, _GAP_PX + 8), facts, _DIM, _font(15), anchor="ra")
+    exported = f"t = {sim.time_ns / 1e9:.2f} s   tick {sim.tick:,}   seed {sim.seed}   digest {sim.digest()[:12]}…"
+    draw.text((width - _GAP_PX, _GAP_PX + 8), exported, _DIM, _font(15), anchor="ra")
     page.paste(map_part, (_GAP_PX, _HEAD_PX + _GAP_PX))
     top = _HEAD_PX + _GAP_PX
     for camera, view in zip(cameras, column, strict=True):

@@ -68,7 +68,7 @@ class BundleOutput(TypedDict):
     warnings: list[str]
 
 
-COMMAND = Command(bundle, panel="Scenarios and worlds", position=340, json={"info": BundleOutput})
+COMMAND = Command(bundle, panel="Scenarios and worlds", position=440, json={"info": BundleOutput})
 
 
 Template = Enum("Template", {name: name for name in world_templates()}, type=str)  # type: ignore[misc]
@@ -145,12 +145,12 @@ def info(source: BundleArgument, as_json: JsonOption = False) -> None:
     from microsim.bundle import load_bundle
 
     found = load_bundle(source)
-    facts = _facts(found)
+    summary = _summary(found)
     if as_json:
-        print_json(facts)
+        print_json(summary)
         return
     table = Table.grid(padding=(0, 2))
-    for name, value in facts.items():
+    for name, value in summary.items():
         words = "not known" if name == "origin_wgs84" and not value else _words(value)
         table.add_row(name.replace("_", " "), words)
     Console(highlight=False, soft_wrap=True).print(table)
@@ -166,7 +166,7 @@ def _words(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _facts(bundle: Bundle) -> dict[str, Any]:
+def _summary(bundle: Bundle) -> dict[str, Any]:
     import numpy as np
 
     from microsim.bundle.drivable_geojson import covered_area_m2
@@ -329,7 +329,7 @@ def export_splats(
       microsim bundle export-splats my_world my_world.compressed.ply
     """
     from microsim.bundle import load_bundle
-    from microsim.bundle.splat_export import write_for_others
+    from microsim.parts.worlds.splat_export import write_for_others
 
     found = load_bundle(source).gaussians
     with os_errors(f"{file} cannot be written"):

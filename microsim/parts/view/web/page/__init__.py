@@ -279,6 +279,7 @@ class Cameras:
         self._clients: dict[int, str] = {}
 
     def _greet(self, client: Any) -> None:
+        # viser 1.1 does not say which address a client asked for; `test_foreign_internals` notices when it does
         connection = self._server._websock_server._live_connections.get(client.client_id)
         page = split(connection.request.path)[0] if connection is not None and connection.request else ""
         self._clients[client.client_id] = page
@@ -341,7 +342,10 @@ class Cameras:
         return (x - back * math.cos(choice.yaw), y - back * math.sin(choice.yaw), z + up), (x, y, z + 0.3)
 
     def _hide_frustums(self, choice: ViewChoice, clients: Sequence[Any]) -> None:
-        """A robot's own cameras would stand in the way of a view from behind it; other pages still show them."""
+        """A robot's own cameras would stand in the way of a view from behind it; other pages still show them.
+
+        viser 1.1 hides a node from all clients or none; `test_foreign_internals` notices when it can from one.
+        """
         from viser._messages import SetSceneNodeVisibilityMessage
 
         names = tuple(self._frustums(choice.robot)) if choice.mode == "chase" else ()

@@ -58,7 +58,10 @@ class AccessCheck:
 
     @contextmanager
     def in_front(self) -> Iterator[None]:
-        """viser's server, started meanwhile, is behind these checks."""
+        """viser's server, started meanwhile, is behind these checks.
+
+        viser 1.1 takes no function that looks at a request; `test_foreign_internals` notices when a version does.
+        """
         serve = websockets.asyncio.server.serve
 
         def guarded(handler: Handler, *arguments: Any, **options: Any) -> Any:

@@ -71,8 +71,8 @@ def _xml(text: str) -> str:
 
 def markdown(title: str, cases: Sequence[CiCase], seconds: float = 0.0) -> str:
     counts = [(outcome, _count(cases, outcome)) for outcome in ("passed", "failed", "skipped")]
-    facts = ", ".join(f"{count:,} {outcome}" for outcome, count in counts if count or outcome == "passed")
-    lines = [f"## {_cell(title)}", "", facts + (f" in {seconds:.1f} s" if seconds else ""), ""]
+    counted = ", ".join(f"{count:,} {outcome}" for outcome, count in counts if count or outcome == "passed")
+    lines = [f"## {_cell(title)}", "", counted + (f" in {seconds:.1f} s" if seconds else ""), ""]
     shown = [case for case in cases if case.outcome != "passed"]
     if shown:
         lines += ["| | test | |", "| --- | --- | --- |"]

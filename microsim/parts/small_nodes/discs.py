@@ -4,11 +4,11 @@ Discs are columns of an array (3, n): x, y [m] in the map frame, radius [m].
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine.calls import Scene
 from microsim.engine.compiled import kernel
 from microsim.engine.exact import TWO_PI, sincos
 from microsim.engine.geometry import Array, Grid, is_free
@@ -28,7 +28,7 @@ SPEED, TURN_TICKS, WEST, SOUTH, EAST, NORTH = range(6)  # [m/s] [ticks] [m] [m] 
 
 @kernel
 def shorten_ranges(
-    settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array
+    settings: Array, motion: Array, memory: Array, scene: Any, key: int, tick: int, reading: Array
 ) -> None:
     """Ranges of a scan that was just made, as if discs (`memory`: their rows one after the other) stood in its way.
 
