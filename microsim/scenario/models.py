@@ -133,7 +133,7 @@ class Scenario(Model):
     physics_hz: Hertz = Field(60, description="Ticks per second of simulated time [Hz].")
     map: Map = Field(Map(), description="The grid, its relief and its surface; of a world bundle, what that says.")
     world: WorldBundle | None = Field(None, description="A world bundle to be in, in place of a map of one's own.")
-    obstacles: tuple[Obstacle, ...] = Field((), description="What stands in the way: boxes and cylinders.")
+    obstacles: tuple[Obstacle, ...] = Field((), description="Obstacles: boxes and cylinders.")
     features: tuple[Feature, ...] = Field((), description="What only cameras see.")
     frames: Frames = Field(Frames(), description="The tree of frames.")
     robots: dict[RosName, SerializeAsAny[Robot]] = Field(

@@ -600,7 +600,7 @@ def test_help_is_one_screen_of_80_columns_with_a_line_for_each_command() -> None
         (["policy", "none.npz", "--node"], ["policy", "run", "none.npz"]),
         (["picture", "nothing", "--demo"], ["picture", "nothing", "--autopilot"]),
     ],
-    ids=lambda words: " ".join(words),
+    ids=" ".join,
 )
 def test_a_former_name_works_with_a_hint(former: list[str], now: list[str]) -> None:
     before, after = cli(*former), cli(*now)
