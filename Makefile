@@ -34,7 +34,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(READY) ## Watch a live simulation in the terminal (DURATION=60 SCENARIO=showcase ARGS=)
-	@ROS_AUTOMATIC_DISCOVERY_RANGE=$${ROS_AUTOMATIC_DISCOVERY_RANGE:-LOCALHOST} $(BIN)/microsim run $(SCENARIO) --demo --duration $(DURATION) $(ARGS)
+	@ROS_AUTOMATIC_DISCOVERY_RANGE=$${ROS_AUTOMATIC_DISCOVERY_RANGE:-LOCALHOST} $(BIN)/microsim run $(SCENARIO) --autopilot --duration $(DURATION) $(ARGS)
 
 demo: $(READY)-view ## See a demo in the browser, and drive (DEMO=oval ARGS=)
 	@$(BIN)/microsim demo $(DEMO) --open $(ARGS)
@@ -132,7 +132,7 @@ hooks: $(READY)-dev ## Check every commit with pre-commit
 	@$(BIN)/pre-commit install
 
 clean: ## Remove what was built; .venv and downloads stay
-	@rm -rf build install log dist *.egg-info docs/_build docs/_generated .coverage* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .cache/coverage .cache/packaging
+	@rm -rf build install log dist *.egg-info docs/_build .coverage* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .cache/coverage .cache/packaging
 	@find microsim tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## Remove .venv and downloads too

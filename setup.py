@@ -32,7 +32,7 @@ ROADS = [
 
 RL = ["gymnasium>=1.0", "pettingzoo>=1.24"]
 
-TRAIN = [*RL, "torch>=2.4"]  # `microsim train`; onnx only where a policy is exported
+TRAIN = [*RL, "torch>=2.4"]  # `microsim policy train`; onnx only where a policy is exported
 
 TEST = [
     *RL,

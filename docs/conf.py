@@ -1,16 +1,12 @@
-"""Sphinx: `make docs`. Reference tables are made from the code first, so that they cannot fall behind it."""
+"""Sphinx: `make docs`."""
 
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE / "ext")]
-
-import reference  # noqa: E402
+sys.path.insert(0, str(HERE.parent))
 
 from microsim.version import __version__  # noqa: E402
-
-reference.write_all(HERE / "_generated")
 
 project = "MicroSim"
 author = "The MicroSim developers"
@@ -18,9 +14,9 @@ copyright = "The MicroSim developers"
 version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
-exclude_patterns = ["_build", "_generated", "understand/results", "ext"]
+exclude_patterns = ["_build", "understand/results", "ext"]
 myst_enable_extensions = ["deflist", "attrs_inline", "colon_fence"]
-myst_heading_anchors = 3
+myst_heading_anchors = 4
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True

@@ -12,17 +12,18 @@ from typing import Any
 import numpy as np
 
 from microsim.engine.calls import sample_address
-from microsim.engine.compiled_tick import NEVER, Call, CompiledOutput, Slot
+from microsim.engine.compiled_tick import NEVER, CompiledOutput, Slot
 from microsim.engine.faults import Health
 from microsim.engine.frames import exact_pose
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.geometry import Array
-from microsim.engine.physics import Fleet, Physics
 from microsim.engine.pipeline import Output, Periodic
 from microsim.engine.records import address_of
 from microsim.engine.schedule import Schedule
+from microsim.engine.sensor_calls import Call
 from microsim.engine.timekeeper import Clock
 from microsim.engine.world import World
+from microsim.engine.worlds import Fleet, OneWorld
 from microsim.messages import Prepared, encoders
 from microsim.messages.topics import TOPICS, Topic
 from microsim.outputs.compose import fleets_of
@@ -87,17 +88,17 @@ class BareRun(Run):
         return self.frame_call(exact_pose, robot, np.zeros(1), np.zeros(1))
 
     def frame_call(self, kernel: Callable[..., None], robot: str, memory: Array, settings: Array) -> Call:
-        return Call(sample_address(kernel), settings, self.seen(robot), np.zeros(7), memory=memory)
+        return Call(sample_address(kernel), settings, np.zeros(7), self.seen(robot), memory=memory)
 
     def alter(self, sensor: str, kernel: Callable[..., None], memory: Array, reads_state: bool = False) -> None:
         """Call a kernel with a sensor's signature on the readings of every sensor of that name."""
         kernels = {each.target: each for _, _, each in self._outputs if isinstance(each, CompiledOutput)}
-        for robot, (fleet, column) in self.physics.home.items():
+        for robot, (fleet, column) in self.worlds.home.items():
             output = kernels.get(f"{robot}/{sensor}")
             if output is None:
                 continue
             own = output.calls[0]
-            given = own.settings, own.seen, own.reading, own.key
+            given = own.settings, own.reading, own.seen, own.key
             further = Call(sample_address(kernel), *given, mount=own.mount, memory=memory, table=own.table)
             if reads_state:
                 further.size, further.stride = fleet.state.shape
@@ -111,7 +112,7 @@ class BareRun(Run):
         topic = TOPICS["diagnostics"]
         hz = min(hz, float(self.scenario.physics_hz))
         send = self.sender(topic.name, topic.type, topic.qos)
-        fleet = self.physics.fleets[0]
+        fleet = self.worlds.fleets[0]
         output = Diagnostics(
             self.trigger(hz), lambda tick, stamp_ns: encoders.diagnostics(stamp_ns, statuses(fleet, tick)), send
         )
@@ -142,11 +143,11 @@ class BareSimulation(Simulation):
 
     def _compose(self) -> Schedule:
         fleets = fleets_of(self.scenario, self.seed, self.world, self.clock)
-        physics = Physics(self.world, self.clock.dt, fleets, tangent_plane(*self.scenario.map.origin_wgs84))
+        worlds = OneWorld(self.world, self.clock.dt, fleets, tangent_plane(*self.scenario.map.origin_wgs84))
         self.health = Health((), self.listeners.warning)
         self._message_faults = MessageFaults(self.scenario, self.clock, self.seed)  # it has none
         outbox = self._outbox
-        run = BareRun(self.scenario, self.seed, self.world, self.clock, physics, outbox, self._shared, self.health)
+        run = BareRun(self.scenario, self.seed, self.world, self.clock, worlds, outbox, self._shared, self.health)
         if self._publish_clock:
             add_clock(run, TOPICS["clock"])
         add_sensors(run)
@@ -158,7 +159,7 @@ class BareSimulation(Simulation):
         outputs = ((row, each) for row, each in enumerate(self._tables.outputs) if each is not None)
         self._rows = {bytes(each.name).partition(b"\0")[0].decode(): row for row, each in outputs}
         self._hold()
-        return Schedule(self.clock, physics, None, self._tables, python, run.memories, {}, self.health, outbox)
+        return Schedule(self.clock, worlds, None, self._tables, python, {}, self.health, outbox)
 
     def reconfigure(self, scenario: Scenario) -> None:
         super().reconfigure(scenario)
@@ -180,13 +181,13 @@ class BareSimulation(Simulation):
 
     def memory_of(self, sensor: str) -> Array:
         """What a sensor, `robot/name`, keeps from tick to tick."""
-        memory: Array = self._schedule.memories[sensor]
+        memory: Array = self._schedule.worlds.arrays[f"{sensor}:memory"].array[0]
         return memory
 
     def place(self, robot: str, x: float, y: float, yaw: float) -> None:
         """Put a robot there at once, at rest, whatever is there."""
-        self._schedule.physics.place(robot, x, y, 0.0, yaw)
-        self._schedule.physics.look()
+        self._schedule.worlds.place(robot, x, y, 0.0, yaw)
+        self._schedule.worlds.look()
 
     def release(self, topics: Iterable[str]) -> None:
         """Send what was held, from the next tick on, at its own times."""

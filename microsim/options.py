@@ -30,6 +30,7 @@ class Option:
     panel: str | None = None  # heading in the help
     is_argument: bool = False
     without_value: str | None = None  # what it means when its value is left out
+    former: tuple[str, ...] = ()  # names it had in the version before, which still work
     settings: Mapping[str, Any] = field(default_factory=dict)  # such as `min`, `max`, `parser`, `show_default`
 
 
@@ -40,9 +41,9 @@ def option(names: str, text: str, panel: str | None = None, without_value: str |
     return Option(tuple(words), value, text, panel, without_value=without_value, settings=settings)
 
 
-def flag(names: str, text: str, panel: str | None = None, **settings: Any) -> Any:
+def flag(names: str, text: str, panel: str | None = None, former: tuple[str, ...] = (), **settings: Any) -> Any:
     """An option that is there or not."""
-    return Option(tuple(names.split()), "", text, panel, settings=settings)
+    return Option(tuple(names.split()), "", text, panel, former=former, settings=settings)
 
 
 def argument(name: str, text: str, **settings: Any) -> Any:

@@ -22,11 +22,11 @@ from microsim.engine.components import RobotModel, X, Z
 from microsim.engine.digest_chain import digest_chain
 from microsim.engine.faults import Health
 from microsim.engine.geometry import Array
-from microsim.engine.physics import Fleet
 from microsim.engine.radio import RadioNetwork
 from microsim.engine.schedule import CHUNK, Command, Input, Schedule, Teleport, Transmission
 from microsim.engine.timekeeper import NS_PER_S, Clock
 from microsim.engine.world import World
+from microsim.engine.worlds import Fleet
 from microsim.errors import UsageError, unknown
 from microsim.listening import Listener, Listeners
 from microsim.messages.outbox import Messages, Outbox, Transcripts, name_in_transcript
@@ -166,11 +166,11 @@ class Simulation:
     @property
     def fleets(self) -> tuple[Fleet, ...]:
         """The robots of each model side by side, as the kernels see them: to look at, not to touch."""
-        return self._schedule.physics.fleets
+        return self._schedule.worlds.fleets
 
     def trace(self, ticks: int) -> Mapping[str, Array]:
         """Robot -> (ticks, rows): its state after each of the next ticks, written there as they are run."""
-        return self._schedule.physics.trace(self._checked_ticks(ticks))
+        return self._schedule.worlds.trace(self._checked_ticks(ticks))
 
     @property
     def radio(self) -> RadioNetwork | None:
@@ -264,7 +264,7 @@ class Simulation:
             self._use(scenario)
             self._draw()
             self._schedule = self._compose()
-            self._schedule.physics.continue_trace(before["_schedule"].physics)
+            self._schedule.worlds.continue_trace(before["_schedule"].worlds)
         except BaseException:  # Ctrl-C too: the run continues as it was
             vars(self).update(before)
             self._shared.clear()  # it may be of the other world
@@ -448,26 +448,24 @@ class Simulation:
         `contacts`: how often it began to touch something since the last reset.
         """
         model = self.model(robot)
-        fleet, column = self._schedule.physics.home[robot]
+        fleet, column = self._schedule.worlds.home[robot]
         values = fleet.state[:, column].tolist()
         return _state_type(model.name, tuple(model.state))(*(values[row] for row in model.state.values()))
 
     def touching(self, robot: str) -> tuple[str, ...]:
         """What a robot touches now: names of robots and obstacles, `mesh`, `map edge`, `missing ground`."""
         self.model(robot)
-        contacts = self._schedule.physics.contacts
-        return contacts.touching(contacts.names.index(robot))
+        return self._schedule.worlds.touching(robot)
 
     def last_contact(self, robot: str) -> str:
         """What a robot touched last since the last reset; empty: nothing."""
         self.model(robot)
-        contacts = self._schedule.physics.contacts
-        return contacts.last(contacts.names.index(robot))
+        return self._schedule.worlds.last_contact(robot)
 
     def rows(self, robot: str) -> list[float]:
         """The state's rows as `microsim.engine.components` names them: the same for every model, in map axes."""
         try:  # first, since pilots and metrics ask at every tick
-            fleet, column = self._schedule.physics.home[robot]
+            fleet, column = self._schedule.worlds.home[robot]
         except (KeyError, TypeError):
             self.model(robot)  # says which robots there are
             raise
@@ -492,7 +490,7 @@ class Simulation:
         cameras = {name: kind.camera.picture for name, kind in kinds.items() if kind.camera is not None}
         if sensor not in cameras:
             raise UsageError(unknown(f"{robot} has no camera", repr(sensor), sensor, cameras))
-        self._schedule.physics.look()  # `advance` does not
+        self._schedule.worlds.look()  # `advance` does not
         return cameras[sensor](self._contexts[f"{robot}/{sensor}"], self.tick)
 
     # ---- time travel -----------------------------------------------------------------------------------------

@@ -11,15 +11,16 @@ import numpy as np
 
 import microsim
 from microsim.engine.calls import sample_address
-from microsim.engine.compiled_tick import Call, Tables
+from microsim.engine.compiled_tick import Tables
 from microsim.engine.components import FixedMount
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.motion import FIELDS
-from microsim.engine.physics import Physics
 from microsim.engine.records import address_of
+from microsim.engine.sensor_calls import Call
 from microsim.engine.tick import track
 from microsim.engine.timekeeper import Clock
 from microsim.engine.world import World
+from microsim.engine.worlds import OneWorld
 from microsim.sensors.sensor import KernelSensor, SensorContext
 
 T = TypeVar("T")
@@ -133,13 +134,13 @@ class Probe:
     ) -> None:
         assert sensor.settings is not None
         self.sensor, self.clock = sensor, Clock(physics_hz)
-        self._physics = Physics(world or flat_world(), self.clock.dt, (), tangent_plane(*origin_wgs84))
+        self._worlds = OneWorld(world or flat_world(), self.clock.dt, (), tangent_plane(*origin_wgs84))
         self.context = SensorContext(
             robot="robot",
             sensor=sensor.name,
             settings=sensor.settings.model_validate(settings or {}),
-            world=self._physics.world,
-            physics=self._physics,
+            world=self._worlds.world,
+            worlds=self._worlds,
             clock=self.clock,
             key=key,
             mount=mount or FixedMount(),
@@ -165,13 +166,13 @@ class Probe:
         call = Call(
             sample_address(kernel),
             self.settings,
-            address_of(seen),
             reading,
+            address_of(seen),
             self.context.key,
             mount=np.array(self.context.mount.xyz, np.float64),
             memory=self.memory,
             table=self.table,
         )
-        tables = Tables((), (call,), self._physics.address, self._physics.scene, self.clock)
+        tables = Tables((), (call,), self._worlds.address, self._worlds.scene, self.clock)
         track(tables.address, tick)
         return reading

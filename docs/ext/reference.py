@@ -1,6 +1,7 @@
-"""The reference tables of the documentation, made from the code: scenario blocks, classes, topics, commands.
+"""The generated parts of the documentation: scenario blocks, commands, topics, and pieces of the code.
 
-Each becomes a file in docs/_generated, which a page includes.
+A page holds each between `<!-- generated: NAME -->` and `<!-- end -->`, committed, so that it can be read in a clone
+and on a forge. `python docs/make_reference.py` rewrites them; a test compares.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +18,48 @@ Schema = dict[str, Any]
 UNIT = re.compile(r"\s*\[(m|m/s|m/s²|rad|rad/s|s|ms|Hz|px|deg|dBm|dB|bit/s|bytes|m/m|rad/rad)\](?!, longitude)(?=\W|$)")
 PLAIN = {"number": "number", "integer": "whole number", "boolean": "true or false", "string": "text", "null": "null"}
 LABELS = {"MazeOptions": "random maze", "PluginEntry": "generator", "AnyRobot": "robot", "PluginSensor": "plug-in"}
-TARGETS = {"PluginEntry": "generators", "AnyRobot": "robots"}
+TARGETS = {"PluginEntry": "generators", "AnyRobot": "robots"}  # not a block: headings of the page
 
 
-def write_all(folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
-    for name, text in pages().items():
-        file = folder / f"{name}.md"
-        if not file.exists() or file.read_text(encoding="utf-8") != text:  # an untouched file keeps the build quick
-            file.write_text(text, encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+GENERATED = re.compile(r"<!-- generated: (?P<name>[^\n]+) -->\n(?P<text>.*?)<!-- end -->\n", re.DOTALL)
+HEADING_OF_BLOCK = re.compile(
+    r"^#+ (?P<title>.+)\n(?:(?!#).*\n)*?<!-- generated: block_(?P<name>\w+) -->", re.MULTILINE
+)
 
 
-def pages() -> dict[str, str]:
-    """File name without suffix -> Markdown."""
+def files() -> list[Path]:
+    """Every page that has a generated part."""
+    pages = [page for page in sorted(DOCS.glob("*/*.md")) if not page.parent.name.startswith("_")]
+    return [page for page in pages if GENERATED.search(page.read_text(encoding="utf-8"))]
+
+
+def current(page: str, made: dict[str, str]) -> str:
+    """A page with its generated parts as they should be."""
+
+    def part(found: re.Match[str]) -> str:
+        name = found["name"]
+        text = piece(name) if name.startswith("file ") else made[name]
+        return f"<!-- generated: {name} -->\n\n{text.strip()}\n\n<!-- end -->\n"
+
+    return GENERATED.sub(part, page)
+
+
+def piece(name: str) -> str:
+    """`file PATH`, or `file PATH from FIRST to NEXT`, whose lines begin with these texts."""
+    found = re.fullmatch(r"file (?P<path>\S+)(?: from (?P<first>.+) to (?P<next>.+))?", name)
+    assert found is not None, name
+    text = (ROOT / found["path"]).read_text(encoding="utf-8")
+    if found["first"]:
+        start = text.index(found["first"].strip('"'))
+        text = text[start : text.index(found["next"].strip('"'), start)]
+    language = {".py": "text", ".yaml": "yaml"}[Path(found["path"]).suffix]  # Python on a page is run
+    return f"```{language}\n{text.strip()}\n```"
+
+
+def tables() -> dict[str, str]:
+    """Name -> Markdown."""
     blocks = {f"block_{name}": block_table(name, schema) for name, schema in scenario_blocks().items()}
     return {
         **blocks,
@@ -41,6 +72,7 @@ def pages() -> dict[str, str]:
         "json_fields": json_fields(),
         "metrics": metrics(),
         "bundle_rules": bundle_rules(),
+        "soak": (DOCS / "understand/results/soak.md").read_text(encoding="utf-8"),
         **node_parameters(),
         **commands(),
     }
@@ -93,7 +125,11 @@ def _type(schema: Schema) -> str:
     if "const" in schema:
         return f"`{schema['const']}`"
     if "enum" in schema:
-        return "[class](#classes)" if "water" in schema["enum"] else " or ".join(f"`{each}`" for each in schema["enum"])
+        return (
+            "[class](#classes-and-colours)"
+            if "water" in schema["enum"]
+            else " or ".join(f"`{each}`" for each in schema["enum"])
+        )
     if schema.get("type") == "array":
         return _list_type(schema)
     if "patternProperties" in schema:
@@ -116,7 +152,18 @@ def _list_type(schema: Schema) -> str:
 def _link(name: str) -> str:
     name = name.removeprefix("Further")
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
-    return f"[{LABELS.get(name, words)}](#{TARGETS.get(name, f'block-{name.lower()}')})"
+    return f"[{LABELS.get(name, words)}](#{TARGETS.get(name) or _headings()[name]})"
+
+
+@cache
+def _headings() -> dict[str, str]:
+    """Block -> anchor of the heading above it, as GitHub and MyST make it."""
+    page = (DOCS / "lookup/scenario.md").read_text(encoding="utf-8")
+    return {found["name"]: anchor(found["title"]) for found in HEADING_OF_BLOCK.finditer(page)}
+
+
+def anchor(title: str) -> str:
+    return re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-")
 
 
 def _default(schema: Schema) -> str:
@@ -303,9 +350,9 @@ def commands() -> dict[str, str]:
 
     root: Any = typer.main.get_command(app)
     found = {name: _command(name, root.get_command(None, name)) for name in root.list_commands(None)}
-    page = (Path(__file__).parents[1] / "lookup/command_line.md").read_text(encoding="utf-8")
+    page = GENERATED.sub("", (DOCS / "lookup/command_line.md").read_text(encoding="utf-8"))
     described = {name: text for name, text in found.items() if f"## microsim {name}\n" in page}
-    further = [f"(microsim-{name})=\n## microsim {name}\n\n{found[name]}" for name in found if name not in described]
+    further = [f"## microsim {name}\n\n{found[name]}" for name in found if name not in described]
     files = {f"command_{name.replace('-', '_')}": text for name, text in described.items()}
     return {**files, "further_commands": "\n".join(further)}
 

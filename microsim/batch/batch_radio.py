@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 from microsim.engine.radio import RadioNetwork
@@ -14,7 +13,7 @@ Packets = list[tuple[str, bytes]]  # (sender, payload), or (receiver, payload)
 class BatchRadio:
     """`make` gives the radio of a seed; `distance` is that of two robots in a world [m]."""
 
-    def __init__(self, make: Callable[[int], RadioNetwork], distance: Callable[[int, str, str], float]) -> None:
+    def __init__(self, make: Callable[[int], RadioNetwork], distance: Callable[[str, str, int], float]) -> None:
         self._make, self._distance = make, distance
         self.networks: dict[int, RadioNetwork] = {}
         self.received: dict[int, Packets] = {}  # in the last step
@@ -31,7 +30,10 @@ class BatchRadio:
         for world, packets in waiting.items():
             if world not in self.networks:
                 self.networks[world] = self._make(int(seeds[world]))
-            distance = partial(self._distance, world)
+
+            def distance(first: str, second: str, world: int = world) -> float:
+                return self._distance(first, second, world)
+
             for sender, payload in packets:
                 self.networks[world].send(sender, payload, int(ticks[world]), distance)
 

@@ -6,7 +6,6 @@ functions.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -31,14 +30,11 @@ from microsim.batch.instrument_columns import sensor_columns
 from microsim.batch.robot_columns import RobotColumns
 from microsim.batch.sensor_columns import BatchContext, KernelColumns, SensorColumns, why_not
 from microsim.display import display
-from microsim.engine.components import X, Z
 from microsim.engine.contact_tables import Contacts, Mover
-from microsim.engine.delay_line import DelayLine
 from microsim.engine.radio import RadioNetwork
-from microsim.engine.records import address_of
-from microsim.engine.robot_loops import FLEET
 from microsim.engine.timekeeper import Clock, Trigger
-from microsim.engine.world_arrays import WorldArray, put, taken
+from microsim.engine.world_arrays import WorldArray
+from microsim.engine.worlds import SavedWorlds, Worlds
 from microsim.errors import UsageError, unknown
 from microsim.outputs.compose import radio_network
 from microsim.plugin_errors import plugin_errors
@@ -58,12 +54,17 @@ class BatchSnapshot:
     scenario: Scenario
     sensors: tuple[str, ...]
     seeds: Integers
-    arrays: Mapping[str, Any]
-    lines: Mapping[str, Any]  # what is under way, by sensor
+    worlds: SavedWorlds
     radios: Sequence[Any]
 
     def __len__(self) -> int:
         return len(self.seeds)
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """All by name, what robots touched among them."""
+        arrays, (_, _, touched), _ = self.worlds
+        return {**arrays, "touched": touched}
 
 
 class BatchSimulation:
@@ -102,19 +103,15 @@ class BatchSimulation:
         for name, settings in self.scenario.robots.items():
             with plugin_errors(f"robot {name}", type(settings)):
                 self._robots[name] = RobotColumns(make[0], name, *make[1:])
-        self.fleets = self.loops.table(
-            np.concatenate([np.zeros(0, FLEET), *(robot.row for robot in self._robots.values())])
-        )
-        self.fleets_at = address_of(self.fleets)
-        self.needs_tick: list[bool] = []  # of each robot, as it is in `fleets`
-        self.has_checked = any(robot.has_checked for robot in self._robots.values())
-        self.contacts = self._make_contacts()
+        self.needs_tick: list[bool] = []  # of each robot, as it is in the table of `worlds`
+        self.worlds = self._make_worlds()
         self._faults = faults_in_ticks(self.scenario, self.clock)
-        self._radio = BatchRadio(self._radio_of, self._distance)
+        self._radio = BatchRadio(self._radio_of, self.worlds.distance)
         self._sensors = self._make_sensors(sensors)
         self._all: Integers = self.loops.xp.arange(self.n)
         self._threads = checked_threads(threads) if self.device == "cpu" else 1
         self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
+        self._declare_arrays()
         self.reset()
 
     def __repr__(self) -> str:
@@ -166,7 +163,7 @@ class BatchSimulation:
         if self._radio.is_used:
             self._radio.reset(self.loops.host(chosen).tolist())
         self._lay_out(chosen)
-        self.contacts.touched[:, :, chosen] = 0
+        self.worlds.contacts.touched[:, :, chosen] = 0
         for robot in self._robots.values():
             with plugin_errors(f"robot {robot.name}", type(robot.settings)):
                 robot.reset(chosen, drawn)
@@ -183,7 +180,7 @@ class BatchSimulation:
         """What the seeds of these worlds decide about their ground."""
         self.ground.draw(worlds, self.seeds[worlds])
         if self.ground.is_generated:
-            self.contacts.show(self.ground.outlines, self.ground.moved, self.ground.heights)
+            self.worlds.contacts.show(self.ground.outlines, self.ground.moved, self.ground.heights)
 
     def _run(self, ticks: int, is_sensing: bool) -> None:
         self._check_ticks(ticks)
@@ -321,14 +318,11 @@ class BatchSimulation:
 
     def touching(self, robot: str, world: int) -> tuple[str, ...]:
         """What a robot touches now, as `Simulation.touching` names it."""
-        return self.contacts.touching(self._number(robot), world, self.ground.names_of(world))
+        return self.worlds.touching(self._robot(robot).name, world, self.ground.names_of(world))
 
     def last_contact(self, robot: str, world: int) -> str:
         """What it touched last since the reset of its world; empty: nothing."""
-        return self.contacts.last(self._number(robot), world, self.ground.names_of(world))
-
-    def _number(self, robot: str) -> int:
-        return self.contacts.names.index(self._robot(robot).name)
+        return self.worlds.last_contact(self._robot(robot).name, world, self.ground.names_of(world))
 
     def rows(self, robot: str) -> Array:
         """(rows, n) as `microsim.engine.components` names them."""
@@ -351,8 +345,10 @@ class BatchSimulation:
 
     def memory_bytes(self) -> int:
         """Of all arrays that have an entry for each world, readings included."""
-        arrays = [each.array for each in self._arrays().values()]
-        return sum(int(array.nbytes) for array in (*arrays, *self.ground.generated, self.tick, self.seeds))
+        arrays = [each.array for each in self.worlds.arrays.values()]
+        return sum(
+            int(array.nbytes) for array in (*arrays, *self.ground.generated, self.worlds.contacts.touched, self.seeds)
+        )
 
     # ---- radio -----------------------------------------------------------------------------------------------
 
@@ -387,19 +383,13 @@ class BatchSimulation:
         assert network is not None  # else nothing could be sent
         return network
 
-    def _distance(self, world: int, first: str, second: str) -> float:
-        one, other = (self.rows(robot)[X : Z + 1, world] for robot in (first, second))
-        dx, dy, dz = (float(a - b) for a, b in zip(one, other, strict=True))
-        return math.sqrt(dx * dx + dy * dy + dz * dz)
-
     # ---- time travel -----------------------------------------------------------------------------------------
 
     def snapshot(self, worlds: Any = None) -> BatchSnapshot:
         chosen = self._chosen(worlds)
-        arrays = taken(self._arrays(), lambda array: self._beside(array, chosen))
-        lines = {name: line.save(self._beside(line.queues, chosen)) for name, line in self.lines()}
+        worlds = self.worlds.save(lambda array: self._beside(array, chosen))
         radios = self._radio.save(self.loops.host(chosen).tolist())
-        return BatchSnapshot(self.scenario, self.sensors, self.seeds[chosen], arrays, lines, radios)
+        return BatchSnapshot(self.scenario, self.sensors, self.seeds[chosen], worlds, radios)
 
     def restore(self, snapshot: BatchSnapshot, worlds: Any = None) -> None:
         """Make these worlds (by default as many as the snapshot has, from the first on) those of the snapshot."""
@@ -411,9 +401,7 @@ class BatchSimulation:
         self.seeds[chosen] = snapshot.seeds
         if self.ground.is_generated:
             self._lay_out(chosen)
-        put(self._arrays(), snapshot.arrays, lambda array: self._beside(array, chosen))
-        for name, line in self.lines():
-            line.load(self._beside(line.queues, chosen), snapshot.lines[name])
+        self.worlds.load(snapshot.worlds, lambda array: self._beside(array, chosen))
         for sensor in self._sensors.values():
             sensor.loaded(chosen, self.seeds[chosen])
         for robot in self._robots.values():
@@ -432,30 +420,25 @@ class BatchSimulation:
         """The numbers of worlds in the memory in which an array is."""
         return self.loops.host(worlds) if isinstance(array, np.ndarray) else worlds
 
-    def _arrays(self) -> dict[str, WorldArray]:
-        own = {"tick": WorldArray(self.tick), "touched": WorldArray(self.contacts.touched, 2)}
-        found = {**own, **self.ground.arrays()}
-        for part in (self._robots, self._sensors):
-            for name, each in part.items():
-                found |= {f"{name}:{key}": value for key, value in each.arrays().items()}
-        return found
-
-    def lines(self) -> list[tuple[str, DelayLine]]:
-        """Of readings that leave later, by sensor."""
-        return [(name, sensor.line) for name, sensor in self._sensors.items() if sensor.line is not None]
+    def _declare_arrays(self) -> None:
+        """All that worlds are, for snapshots."""
+        self.worlds.arrays |= {"tick": WorldArray(self.tick), **self.ground.arrays()}
+        parts: list[tuple[str, RobotColumns | SensorColumns]] = [*self._robots.items(), *self._sensors.items()]
+        self.worlds.arrays |= {f"{name}:{what}": each for name, part in parts for what, each in part.arrays().items()}
+        self.worlds.lines |= {name: each.line for name, each in self._sensors.items() if each.line is not None}
 
     def kernels(self) -> set[Any]:
         """All functions of robots and sensors that a step of this batch runs."""
         found = {robot.model.advance for robot in self._robots.values()}
-        for sensor in (*self._trackers, *self._sensors.values()):
+        for sensor in (*self._unseen, *self._sensors.values()):
             found |= sensor.kernels()
-        return found.union(*(sensor.track_calls.kernels for sensor in self._trackers))
+        return found
 
     # ---- composition -----------------------------------------------------------------------------------------
 
-    def _make_contacts(self) -> Contacts:
+    def _make_worlds(self) -> Worlds:
         scenario, ground, robots = self.scenario, self.ground, self._robots.values()
-        return Contacts(
+        contacts = Contacts(
             [Mover(robot.name, robot.model, robot.state) for robot in robots],
             {robot.name: robot.body() for robot in robots},
             ground.world,
@@ -467,6 +450,8 @@ class BatchSimulation:
             ground.is_generated,
             obstacle_names(scenario),
         )
+        home = {robot.name: (robot.fleet, 0) for robot in robots}
+        return Worlds([robot.fleet for robot in robots], home, contacts, self.n, self.loops)
 
     def _make_sensors(self, wanted: Iterable[str] | None) -> dict[str, SensorColumns]:
         there = {

@@ -13,10 +13,10 @@ from microsim.batch.batch_columns import Integers
 from microsim.batch.camera_kernels import BLANK, BROKEN, CAMERA, FRAME_SIZE
 from microsim.batch.sensor_columns import SensorColumns
 from microsim.engine.calls import integers_at
-from microsim.engine.compiled_tick import windows_table
 from microsim.engine.delay_line import DelayLine, most_under_way
 from microsim.engine.geometry import matrix_from_rpy
 from microsim.engine.records import address_of, grid_of, rows_of, span_of
+from microsim.engine.sensor_calls import windows_of
 from microsim.engine.world import PALETTE
 from microsim.engine.world_arrays import WorldArray
 from microsim.outputs.sensor_outputs import latency_of, latency_stream
@@ -60,8 +60,8 @@ class CameraColumns(SensorColumns):
         self.line = DelayLine(latency, self._latency_keys, capacity, xp, self.loops.table, frame=frame)
         self._good: Integers = xp.zeros((n, FRAME_SIZE), np.int64)
         self._drawn, self._has_left = xp.zeros_like(self._good), xp.zeros(n, np.int64)
-        silent, fails = self.faults.silent, self.faults.fails
-        windows, count = self._keep(windows_table([*silent, *fails])), len(silent) + len(fails)
+        silent, fails = (windows_of(each, self.loops.table) for each in (self.faults.silent, self.faults.fails))
+        self._arrays += [silent, fails]
         return {
             "fleet": self.robot.fleet_at,
             "scene": address_of(self.robot.ground.scene),
@@ -75,9 +75,8 @@ class CameraColumns(SensorColumns):
             "sampled_at": address_of(self.sampled_at),
             "dropped": address_of(self.dropped),
             "readings": address_of(self.readings),
-            "windows": (address_of(windows), count),
-            "silent": (0, len(silent)),
-            "fails": (len(silent), count),
+            "silent": silent.span,
+            "fails": fails.span,
         }
 
     def _describe_camera(self) -> dict[str, Any]:

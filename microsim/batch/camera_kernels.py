@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 
 from microsim.batch.batch_columns import Array
-from microsim.engine import calls, compiled_tick, delay_line, motion, noise, records, robot_loops
+from microsim.engine import calls, delay_line, motion, noise, records, robot_loops, sensor_calls
 from microsim.engine.compiled import kernel
-from microsim.engine.compiled_tick import WINDOW
 from microsim.engine.geometry import Grid, ground_height
 from microsim.engine.motion import FIELDS
-from microsim.engine.records import ADDRESS, GRID, RANGE, SPAN, VEC3, Record, record, record_at, records_in
+from microsim.engine.records import ADDRESS, GRID, SPAN, VEC3, Record, record, record_at
 from microsim.render.drawing import draw_row
 from microsim.render.image_noise import Sums as Words
 from microsim.render.image_noise import blur_in_column, blur_in_row, gain_of
@@ -35,9 +34,8 @@ CAMERA = record(
     sampled_at=ADDRESS,
     dropped=ADDRESS,
     readings=ADDRESS,
-    windows=SPAN,  # of time
-    silent=RANGE,
-    fails=RANGE,
+    silent=SPAN,  # windows of time
+    fails=SPAN,
     height=int,  # of images [px]
     width=int,
     rays=ADDRESS,
@@ -79,14 +77,14 @@ FRAME_SIZE = FRAME.itemsize // 8  # numbers
 BLANK = -1  # shown by a frame of nothing: the camera failed before it saw anything
 BROKEN = -2  # by one of a pose that is not finite
 
-_camera_at, _frame_at, _windows_in = record_at(CAMERA), record_at(FRAME), records_in(WINDOW)
+_camera_at, _frame_at = record_at(CAMERA), record_at(FRAME)
 _FRAME_BYTES, _POSE = FRAME.itemsize, FRAME.fields["pose"][1]  # type: ignore[index]
 _floats_at, _integers_at, _bytes_at = calls.floats_at, calls.integers_at, calls.bytes_at
 _words_at, _word_grid_at, _float_grid_at = calls.words_at, calls.word_grid_at, calls.float_grid_at
 _byte_grid_at, _scene_at, _integers_in = calls.byte_grid_at, calls.scene_at, records.integers_in
 _room = calls.room
 _observe_one, _place_of, _turned_by = motion.observe_one, motion.place_of, motion.turned_by
-_is_within, _uniforms = compiled_tick.is_within, noise.uniforms
+_is_within, _uniforms = sensor_calls.is_within, noise.uniforms
 _fleet_at, _float_grid_in = robot_loops.fleet_at, records.float_grid_in
 _delay_at, _push, _pop_due, _sampled_at = (
     delay_line.delay_at, delay_line.push, delay_line.pop_due, delay_line.sampled_at,
@@ -104,13 +102,13 @@ def _copy_frame(source: int, target: int) -> None:
 def expose(camera: int, w: int, now: int) -> None:
     """Let a camera of world w see what it sees at a tick of its trigger, as `pipeline.Delayed` does."""
     own = _camera_at(camera)
-    windows, delay = _windows_in(own.windows), _delay_at(own.line, w, now)
-    if delay >= 0 and _is_within(windows, own.silent.first, own.silent.end, now):
+    delay = _delay_at(own.line, w, now)
+    if delay >= 0 and _is_within(own.silent, now):
         _integers_at(own.dropped, w + 1)[w] += 1
     elif delay >= 0:
         good, place = own.good + _FRAME_BYTES * w, _push(own.line, w, now, delay)
         frame = own.frames + _FRAME_BYTES * (own.capacity * w + place)
-        if _is_within(windows, own.fails.first, own.fails.end, now):
+        if _is_within(own.fails, now):
             _copy_frame(good, frame)
         else:
             _look(own, w, now, frame)

@@ -15,23 +15,22 @@ from numba import cuda, float64, int64
 
 from microsim.batch import kernels
 from microsim.batch.batch_columns import Array
-from microsim.batch.kernels import STEP
-from microsim.engine import calls, compiled_tick, contacts, exact, motion, noise, random_layout, records, robot_loops
+from microsim.engine import calls, contacts, exact, motion, noise, random_layout, records, robot_loops, sensor_calls
 from microsim.engine.columns import Names, column_at
-from microsim.engine.compiled_tick import WINDOW
 from microsim.engine.components import state_at
 from microsim.engine.contacts import CONTACTS, MOVER, PATH
 from microsim.engine.motion import SENSOR_FIELDS
 from microsim.engine.records import Records, record_at, record_room, records_at, records_room
 from microsim.engine.robot_loops import FLEET
+from microsim.engine.sensor_calls import STEP
 
 NAN_BITS = 0x7FC00000  # of a float32: a GPU's own conversion of NaN gives other bits than a CPU's
 
 _floats_at, _integers_at, _words_at, _singles_at = calls.floats_at, calls.integers_at, calls.words_at, calls.singles_at
 _float_grid_at, _byte_grid_at, _scene_at = calls.float_grid_at, calls.byte_grid_at, calls.scene_at
 _bytes_at = calls.bytes_at
-_is_within = compiled_tick.is_within
-_call_at, _step_at, _windows_at, _floats_in = calls.call_at, record_at(STEP), records_at(WINDOW), records.floats_in
+_is_within, _jumped = sensor_calls.is_within, sensor_calls.jumped
+_call_at, _step_at, _floats_in = calls.call_at, record_at(STEP), records.floats_in
 _observe_one, _place_of, _motion_in = motion.observe_one, motion.place_of, motion.motion_in
 _take_command, _put_at_start, _start_at = kernels.take_command, kernels.put_at_start, random_layout.start_at
 _last_offset, _free_place = kernels.last_offset, kernels.free_place
@@ -293,16 +292,14 @@ def sense_loop(kernel: Callable[..., None], reads_state: bool, is_rounded: bool)
     kernel = _compiled(kernel)
 
     def loop(
-        count: int, call: int, steps: int, silent: int, fleet: int, windows: int, window_count: int, worlds: int,
-        tick: int, room: int,
+        count: int, call: int, steps: int, silent: int, fleet: int, worlds: int, tick: int, room: int
     ) -> None:  # fmt: skip
         index = cuda.grid(1)
         if index >= count:
             return
         w = _integers_at(worlds, count)[index]
         now, made, step, first = _integers_at(tick, w + 1)[w], _call_at(call), _step_at(steps), _step_at(silent)
-        spans = _windows_at(windows, window_count)
-        if _is_within(spans, first.dropouts.first, first.dropouts.end, now):
+        if _is_within(first.dropouts, now):
             if steps == silent:
                 _integers_at(first.dropped, w + 1)[w] += 1
             return
@@ -311,10 +308,7 @@ def sense_loop(kernel: Callable[..., None], reads_state: bool, is_rounded: bool)
         if not reads_state:
             _observe_one(states, w, seen)
             x, y, z = _place_of(seen, made.mount[0], made.mount[1], made.mount[2])
-            for k in range(made.jumps.first, made.jumps.end):
-                window = spans[k]
-                if window.first <= now < window.end:
-                    x, y, z = x + window.offset[0], y + window.offset[1], z + window.offset[2]
+            x, y, z = _jumped(made, now, x, y, z)
             sensor = _motion_in(seen)
             sensor.place_x, sensor.place_y, sensor.place_z = x, y, z
         settings = _floats_at(made.settings.address + w * step.settings, made.settings.count)

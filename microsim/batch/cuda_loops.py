@@ -29,7 +29,6 @@ from microsim.batch.cuda_kernels import (
     start_loop,
     take_loop,
 )
-from microsim.batch.kernels import STEP
 from microsim.batch.ptx_cache import kept_ptx
 from microsim.engine import noise
 from microsim.engine.calls import CALL
@@ -37,6 +36,7 @@ from microsim.engine.compiled import CACHE_FOLDER
 from microsim.engine.kernel_key import key_of
 from microsim.engine.multiples import Increment
 from microsim.engine.records import Records, address_of
+from microsim.engine.sensor_calls import STEP
 
 if TYPE_CHECKING:
     from microsim.batch.batch_ground import Ground
@@ -100,8 +100,8 @@ class CudaLoops:
 
     def move(self, batch: BatchSimulation, ticks: int, begin: int, end: int) -> None:
         robots = tuple(_shape_of(robot) for robot in batch.movers)
-        contacts = batch.contacts
-        arrays = [batch.fleets_at, contacts.address, address_of(batch.tick)]
+        contacts = batch.worlds.contacts
+        arrays = [batch.worlds.table_at, contacts.address, address_of(batch.tick)]
         left = self.xp.empty(end, np.uint8)
         self.launch(end, quiet_loop, (robots,), *arrays, ticks, address_of(left))
         worlds: Integers = left.nonzero()[0]
@@ -136,14 +136,13 @@ class CudaLoops:
         size = 8 * sensor.reading_size
         part = max(ROOM_BYTES // size, THREADS) if sensor.is_rounded else worlds.size
         room = self.xp.empty(min(part, worlds.size) * size if sensor.is_rounded else 0, np.uint8)
-        shared = sensor.robot.fleet_at, sensor.windows_at, sensor.window_count
         constants = sensor.sensor.reads == "state", sensor.is_rounded
         for begin in range(0, worlds.size, max(part, 1)):
             some = worlds[begin : begin + part]
             for k, kernel in enumerate(calls.kernels):
                 rows = calls.rows_at + k * CALL.itemsize, calls.steps_at + k * STEP.itemsize, calls.steps_at
                 arrays = address_of(some), address_of(tick), address_of(room)
-                self.launch(some.size, sense_loop, (kernel, *constants), *rows, *shared, *arrays)
+                self.launch(some.size, sense_loop, (kernel, *constants), *rows, sensor.robot.fleet_at, *arrays)
 
     def sincos(self, angles: Array, sines: Array, cosines: Array) -> None:
         self.launch(angles.size, sincos_loop, (), *[address_of(each) for each in (angles, sines, cosines)])
@@ -159,7 +158,7 @@ class CudaLoops:
 
 
 def _shape_of(robot: RobotColumns) -> tuple[Any, ...]:
-    model, arrays = robot.model, (robot.state, robot.active_command, robot.parameters)
+    model, arrays = robot.model, (robot.state, robot.fleet.command, robot.parameters)
     return model.advance, (model.row_names, model.inputs, model.parameter_names), *[each.shape[0] for each in arrays]
 
 

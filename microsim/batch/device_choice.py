@@ -111,7 +111,8 @@ def difference(batch: BatchSimulation, other: BatchSimulation) -> str:
             count = int((_bits(batch.loops.host(one)) != _bits(other.loops.host(theirs[name]))).sum())
             if count:
                 wrong.append(f"{count} bytes of {name}")
-    for (name, line), (_, their_line) in zip(batch.lines(), other.lines(), strict=True):
+    for name, line in batch.worlds.lines.items():
+        their_line = other.worlds.lines[name]
         if [line.times(world) for world in range(batch.n)] != [their_line.times(world) for world in range(other.n)]:
             wrong.append(f"what is under way of {name}")
     return ", ".join(wrong)

@@ -10,11 +10,12 @@ import numpy.typing as npt
 
 from microsim.batch import kernels
 from microsim.batch.batch_columns import Array, Integers
-from microsim.engine.calls import CALL, raise_broken, sample_address, sample_many_address
+from microsim.engine.calls import CALL, raise_broken, sample_many_address
 from microsim.engine.multiples import Increment
 from microsim.engine.noise import stream_keys
-from microsim.engine.records import Records, address_of
+from microsim.engine.records import address_of
 from microsim.engine.robot_loops import advance_address, advance_many_address, settle_address
+from microsim.engine.world_arrays import Here
 from microsim.plugin_errors import plugin_errors
 
 if TYPE_CHECKING:
@@ -25,21 +26,12 @@ if TYPE_CHECKING:
     from microsim.engine.components import RobotModel
 
 
-class HostLoops:
+class HostLoops(Here):
     name = "cpu"
-    xp: Any = np  # the library of its arrays
 
     def width_for(self, n: int) -> int:
         """Columns to allocate: an odd number of cache lines, so that rows of a column do not crowd one cache set."""
         return 8 * (-(-n // 8) | 1)
-
-    def array(self, values: npt.NDArray[Any]) -> Any:
-        """The array in the memory of this device."""
-        return values
-
-    def table(self, records: Records) -> Any:
-        """The rows in the memory of this device, from where kernels read them by address."""
-        return records
 
     def host(self, array: Any) -> npt.NDArray[Any]:
         """The array in the memory of the CPU."""
@@ -52,26 +44,24 @@ class HostLoops:
         """For a few worlds, and for many (0: none)."""
         return advance_address(model), advance_many_address(model)
 
-    def sample_function(self, kernel: Callable[..., None]) -> int:
-        return sample_address(kernel)
-
     def sample_many_function(self, kernel: Callable[..., None]) -> int:
         return sample_many_address(kernel)
 
     def take(self, robot: RobotColumns, begin: int, end: int) -> None:
         """Apply the commands that were sent."""
         age = -1 if robot.model.age_row is None else robot.model.age_row
-        kernels.take_commands(robot.new_command, robot.active_command, robot.state, age, robot.ignored, begin, end)
+        kernels.take_commands(robot.new_command, robot.fleet.command, robot.state, age, robot.ignored, begin, end)
 
     def move(self, batch: BatchSimulation, ticks: int, begin: int, end: int) -> None:
         """All robots of these worlds, and what they touch."""
         needs_tick = [robot.needs_tick for robot in batch.movers]
+        worlds = batch.worlds
         if needs_tick != batch.needs_tick:
-            batch.fleets["needs_tick"] = batch.needs_tick = needs_tick
-        made = batch.fleets.copy() if batch.has_checked else None
+            worlds.table["needs_tick"] = batch.needs_tick = needs_tick
+        made = worlds.table.copy() if worlds.has_checked else None
         kernels.move(
-            batch.fleets_at, len(needs_tick), 0 if made is None else address_of(made), batch.ground.is_shared,
-            batch.contacts.address, batch.contacts.marks_size, batch.tick, ticks, begin, end,
+            worlds.table_at, len(needs_tick), 0 if made is None else address_of(made), batch.ground.is_shared,
+            worlds.contacts.address, worlds.contacts.marks_size, batch.tick, ticks, begin, end,
         )  # fmt: skip
         if made is not None:
             with plugin_errors():
@@ -82,7 +72,7 @@ class HostLoops:
 
     def settle(self, robot: RobotColumns, worlds: Integers) -> None:
         """Lay robots that were put somewhere onto the slope there."""
-        row = robot.row.copy()
+        row = robot.fleet.row.copy()
         with plugin_errors(f"robot {robot.name}", type(robot.settings)):
             kernels.settle_all(settle_address(robot.model), address_of(row), worlds)
             raise_broken(row, lambda _: f"robot model {robot.model.name} in world {row['world'][0]}")
@@ -104,15 +94,15 @@ class HostLoops:
 
     def sense(self, sensor: KernelColumns, calls: Calls, worlds: Integers, tick: Integers) -> None:
         tables = calls.rows_at, calls.steps_at, len(calls.kernels)
-        windows = sensor.windows_at, sensor.window_count
         if not calls.has_checked:
-            kernels.sense(*tables, sensor.robot.fleet_at, worlds, tick, *windows, 0)
+            kernels.sense(*tables, sensor.robot.fleet_at, worlds, tick, 0)
             return
-        made = np.zeros(len(calls.kernels) * CALL.itemsize // 8 + sensor.motion_size + sensor.reading_size)
-        kernels.sense(*tables, sensor.robot.fleet_at, worlds, tick, *windows, address_of(made))
-        rows = made[: len(calls.kernels) * CALL.itemsize // 8].view(CALL)
+        size = len(calls.kernels) * CALL.itemsize // 8
+        made = np.zeros(size + calls.calls[0].size + sensor.reading_size)
+        kernels.sense(*tables, sensor.robot.fleet_at, worlds, tick, address_of(made))
+        rows = made[:size].view(CALL)
         with plugin_errors():
-            raise_broken(rows, lambda row: f"{calls.owners[row]} in world {rows[row].world}")
+            raise_broken(rows, lambda row: f"{calls.calls[row].owner} in world {rows[row].world}")
 
     def sincos(self, angles: Array, sines: Array, cosines: Array) -> None:
         kernels.sincos_each(angles, sines, cosines)

@@ -22,8 +22,8 @@ from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, Motion, observe
 from microsim.engine.noise import stream_keys
 from microsim.engine.world_arrays import WorldArray
-from microsim.outputs.sensor_faults import is_in
 from microsim.outputs.sensor_outputs import latency_of, latency_stream
+from microsim.outputs.sensors_in_worlds import is_in
 from microsim.sensors.sensor import Instrument, KernelSensor, Sensor, View, sees_robots
 
 _NO_BODIES: Array = np.zeros((0, 15))

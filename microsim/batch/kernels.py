@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from microsim.engine import calls as _calls
 from microsim.engine import (
-    compiled_tick,
     components,
     exact,
     geometry,
@@ -22,6 +21,7 @@ from microsim.engine import (
     random_layout,
     records,
     robot_loops,
+    sensor_calls,
 )
 from microsim.engine import contacts as _contacts
 from microsim.engine.calls import (
@@ -34,20 +34,20 @@ from microsim.engine.calls import (
     Scene,
 )
 from microsim.engine.compiled import inlined, kernel, threaded_kernel
-from microsim.engine.compiled_tick import WINDOW
 from microsim.engine.contacts import PATH
 from microsim.engine.geometry import Array, Grid
-from microsim.engine.records import ADDRESS, RANGE, Record, Records, record
+from microsim.engine.records import Record, Records
+from microsim.engine.sensor_calls import STEP
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
-_call, _copy, _invoke, _is_within = _calls.call, _calls.copy, compiled_tick.invoke, compiled_tick.is_within
+_call, _copy, _invoke, _is_within = _calls.call, _calls.copy, sensor_calls.invoke, sensor_calls.is_within
 _floats_at, _integers_at, _singles_at = _calls.floats_at, _calls.integers_at, _calls.singles_at
 _table_address = _calls.table_address
 _address_of_record, _float_grid_in = records.address_of_record, records.float_grid_in
 _contacts_at, _fleet_at = _contacts.contacts_at, robot_loops.fleet_at
 _state_at, _trace_at, _motions_at = components.state_at, components.trace_at, motion.motions_at
-_calls_at, _windows_at = records.records_at(CALL), records.records_at(WINDOW)
+_calls_at = records.records_at(CALL)
 _fleets_at = records.records_at(robot_loops.FLEET)
 _observe_one, _observe_place, _level_place = motion.observe_one, motion.observe_place, motion.level_place
 _ground_height = geometry.ground_height
@@ -62,21 +62,6 @@ _note_distance = robot_loops.note_distance
 _TRACE_ROWS, _COMMON, _UPRIGHT = len(components.TRACE), components.COMMON_ROWS, robot_loops.UPRIGHT
 _FEW = 8  # fewer columns than these are moved one by one
 _AHEAD = 512  # worlds that run ahead together: what is kept of them stays in the processor's second cache
-
-STEP = record(  # what differs from world to world in a sensor's call: bytes to the next world's, columns of worlds
-    settings=int,
-    memory=int,
-    reading=int,
-    singles=ADDRESS,  # of the reading as float32; 0: it stays as it is
-    singles_step=int,
-    keys=ADDRESS,
-    sampled_at=ADDRESS,
-    dropped=ADDRESS,
-    dropouts=RANGE,  # windows of time
-    is_tracker=int,
-    reads_place=int,
-    sample_many=ADDRESS,  # the form for a block of worlds; 0: there is none
-)
 
 _steps_at = records.records_at(STEP)
 CALL_BYTES = CALL.itemsize
@@ -326,10 +311,7 @@ def last_firing(whole: int, rest: int, parts: int, begin: Integers, ticks: int, 
 
 
 @threaded_kernel
-def sense(
-    calls: int, steps: int, count: int, fleet: int, worlds: Integers, tick: Integers, windows: int, window_count: int,
-    scratch: int,
-) -> None:  # fmt: skip
+def sense(calls: int, steps: int, count: int, fleet: int, worlds: Integers, tick: Integers, scratch: int) -> None:
     """Readings of sensors on one robot in these worlds: for each world what `compiled_tick.sense` does for one.
 
     The calls hold the addresses of world 0, the steps how far it is to the next world's. All stops where the kernel of
@@ -348,8 +330,7 @@ def sense(
         if steps_to[k].singles:
             given[k].reading.address = _table_address(room) + 8 * motion_size
     _copy(scratch, _address_of_record(given[0]), count * CALL_BYTES)
-    own, within = _calls_at(scratch, count), _windows_at(windows, window_count)
-    robots = _fleet_at(fleet)
+    own, robots = _calls_at(scratch, count), _fleet_at(fleet)
     state = _float_grid_in(robots.state)
     if steps_to[0].sample_many and worlds.shape[0]:  # settings that all worlds share stay in the block
         _gather(given[0].settings, 0, worlds[:1], block[MANY_SETTINGS:])
@@ -359,7 +340,7 @@ def sense(
         if is_many and _observe_block(state, some, given[0].mount, block):
             _sense_block(given[0], own[0], steps_to[0], some, tick, block)
         else:
-            _sense_one_by_one(given, own, steps_to, robots, some, tick, within, room)
+            _sense_one_by_one(given, own, steps_to, robots, some, tick, room)
         for k in range(count):
             if own[k].is_broken:
                 return
@@ -434,9 +415,8 @@ def _scatter(block: Array, target: Record, step: int, worlds: Integers) -> None:
 
 @kernel
 def _sense_one_by_one(
-    calls: Records, own: Records, steps: Records, fleet: Record, worlds: Integers, tick: Integers, windows: Records,
-    seen: Array,
-) -> None:  # fmt: skip
+    calls: Records, own: Records, steps: Records, fleet: Record, worlds: Integers, tick: Integers, seen: Array
+) -> None:
     """`own`: a copy of the calls, to write to; `seen`: the motion they are given."""
     state = _float_grid_in(fleet.state)
     for index in range(worlds.shape[0]):
@@ -448,7 +428,7 @@ def _sense_one_by_one(
                 _observe_one(state, w, seen)
         for k in range(own.shape[0]):
             call, step, mine = calls[k], steps[k], own[k]
-            if _is_within(windows, step.dropouts.first, step.dropouts.end, tick[w]):
+            if _is_within(step.dropouts, tick[w]):
                 _integers_at(step.dropped, w + 1)[w] += 1
                 break  # faults that would alter the reading follow it
             mine.settings.address = call.settings.address + w * step.settings
@@ -456,7 +436,7 @@ def _sense_one_by_one(
             mine.reading.address = call.reading.address + w * step.reading
             mine.world, mine.key = w, _integers_at(step.keys, w + 1)[w]
             mine.seen = mine.motion.address if mine.stride == 0 else fleet.state.address + 8 * w
-            _invoke(mine, windows, tick[w])
+            _invoke(mine, tick[w])
             if mine.is_broken:
                 return
             if step.is_tracker == 0:

@@ -10,13 +10,12 @@ import numpy as np
 from microsim.batch.batch_columns import Array, Integers, shared
 from microsim.batch.batch_ground import Ground
 from microsim.engine.bodies import Body
-from microsim.engine.calls import has_checked
 from microsim.engine.components import Airflow
 from microsim.engine.noise import stream_keys
 from microsim.engine.random_layout import numbers_between
-from microsim.engine.records import Records, address_of, grid_of, rows_of
-from microsim.engine.robot_loops import FLEET
+from microsim.engine.records import address_of
 from microsim.engine.world_arrays import WorldArray
+from microsim.engine.worlds import Fleet
 from microsim.plugin_errors import plugin_errors
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomised import is_limit, start_row, start_stream, value_stream, with_value
@@ -32,7 +31,6 @@ class RobotColumns:
         xp, width = self.loops.xp, self.loops.width_for(n)
         self.state: Array = xp.zeros((self.model.rows, width))
         self.new_command: Array = xp.zeros((len(self.model.inputs), width))
-        self.active_command: Array = xp.zeros_like(self.new_command)
         self.keys: Integers = xp.zeros(width, np.int64)
         self.ignored: Integers = xp.zeros(width, np.int64)
         written = scenario.randomize.values if scenario.randomize else {}
@@ -42,9 +40,9 @@ class RobotColumns:
         varies = bool(self.limits or self.winds)
         self.parameters: Array = xp.zeros((len(column), width)) if varies else shared(xp, column, width)
         self.look_at_parameters()
-        self.row = self._fleet_row()
-        self._fleet = self.loops.table(self.row)
-        self.fleet_at = address_of(self._fleet)
+        self.fleet = Fleet(self.model, (name,), self.state, self.parameters, self.keys, ground.scene, self.loops)
+        self._row = self.loops.table(self.fleet.row)
+        self.fleet_at = address_of(self._row)
         self.start = self.loops.table(start_row(scenario, name))
 
     def _wind(self, numbers: Mapping[str, float]) -> Airflow:
@@ -60,7 +58,7 @@ class RobotColumns:
 
     def reset(self, worlds: Integers, seeds: Integers) -> None:
         self.keys[worlds] = self.loops.stream_keys(seeds, f"{self.name}/air/gust")
-        self.new_command[:, worlds] = self.active_command[:, worlds] = 0.0
+        self.new_command[:, worlds] = self.fleet.command[:, worlds] = 0.0
         self.ignored[worlds] = 0
         self._draw_parameters(worlds, seeds)
         self.loops.put_at_start(self, worlds, self.loops.stream_keys(seeds, start_stream(self.name)))
@@ -95,22 +93,10 @@ class RobotColumns:
         is_one = self.parameters.strides[1] == 0
         self.needs_tick = self.model.needs_tick_with(self.parameters[:, :1] if is_one else self.parameters)
 
-    def _fleet_row(self) -> Records:
-        """The call that moves it."""
-        parameters, (one, many) = self.parameters, self.loops.advance_functions(self.model)
-        self.has_checked = has_checked((one, many))
-        width = parameters.shape[1] if parameters.strides[1] else 1
-        return rows_of(
-            FLEET, function=one, many=many, state=grid_of(self.state), command=grid_of(self.active_command),
-            parameters=(address_of(parameters), parameters.shape[0], width), keys=address_of(self.keys),
-            scene=address_of(self.ground.scene),
-        )  # fmt: skip
-
     def arrays(self) -> dict[str, WorldArray]:
+        """Beside those of `Worlds`."""
         found = {
-            "state": WorldArray(self.state, 1),
             "new_command": WorldArray(self.new_command, 1),
-            "active_command": WorldArray(self.active_command, 1),
             "keys": WorldArray(self.keys),
             "ignored": WorldArray(self.ignored),
         }

@@ -68,7 +68,6 @@ def main(*command: str) -> NoReturn:
         _simplify_help()  # errors show the usage too
         if not arguments or {"-h", "--help"} & {*arguments}:
             _import_help()
-            Commands.lists_names_only = arguments in ([], ["-h"], ["--help"])
         with guarded_output():
             app(arguments, prog_name="microsim")
     except MicroSimError as error:

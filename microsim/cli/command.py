@@ -5,8 +5,9 @@ its work, and one constant:
 
     COMMAND = Command(diff, panel="Recordings", position=220)
 
-The file's name is the command's name: `sim_rover.py` is `microsim sim-rover`. Other packages add a command through
-the entry point group `microsim.commands`: the entry point's name is the command's name, its object a `Command`.
+The file's name is the command's name: `sim_rover.py` is `microsim sim-rover`. A file with
+`COMMAND = renamed("policy train")` is a name of the version before: it works, with a hint. Other packages add a command
+through the entry point group `microsim.commands`: the entry point's name is the command's name, its object a `Command`.
 
 `microsim --help` imports every command, so a command imports what is heavy inside its functions.
 """
@@ -50,6 +51,14 @@ class Command(NamedTuple):
     position: int = 1000  # place among all commands; a panel stands where its first command does
     is_joined: bool = False  # by attachments, see `microsim.attachment`
     json: Any = None  # what `--json` prints (`json_schemas`), or gives it; of a group, by the names of its commands
+    now: str = ""  # of a former name: the words that are typed instead
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of the help: what `microsim --help` shows."""
+        help_of = self.work.info.help if isinstance(self.work, typer.Typer) else self.work.__doc__
+        text = inspect.cleandoc(help_of or "")
+        return " ".join(text.partition("\n\n")[0].split()).partition(". ")[0].removesuffix(".")
 
     def outputs(self, name: str) -> dict[str, Any]:
         """Each command that has `--json`, such as `bag info`, and what it prints."""
@@ -59,45 +68,50 @@ class Command(NamedTuple):
             return {f"{name} {each}": kind for each, kind in self.json.items()}
         return {name: self.json() if isinstance(self.json, FunctionType) else self.json}
 
-    def without_options(self) -> Command:
-        """The same name and help: all that a list of commands shows."""
-        if isinstance(self.work, typer.Typer):
-            return self._replace(work=typer.Typer(help=self.work.info.help))
-
-        def nothing() -> None:
-            pass
-
-        nothing.__doc__ = self.work.__doc__
-        return self._replace(work=nothing, is_joined=False)
-
     def add_to(self, app: typer.Typer, name: str) -> None:
         if isinstance(self.work, typer.Typer):
             for each in self.work.registered_commands:
                 assert each.callback is not None
                 each.callback = with_options(each.callback)
-            app.add_typer(self.work, name=name, rich_help_panel=self.panel)
+            app.add_typer(self.work, name=name)
             return
         if self.is_joined:
-            work, values_left_out = joined_by(self.work, attachments(), name)
-            kind: Any = type("JoinedCommand", (ValuesLeftOut,), {"values": values_left_out})
-            app.command(name, cls=kind, rich_help_panel=self.panel)(work)
+            work, known = joined_by(self.work, attachments(), name)
         else:
-            app.command(name, rich_help_panel=self.panel)(with_options(self.work))
+            work, known = with_options(self.work), options_of(self.work)
+        app.command(name, cls=type("CommandWithOptions", (OptionsAsTyped,), {"known": known}))(work)
 
 
-class ValuesLeftOut(TyperCommand):
-    """Options whose value may be left out, which typer cannot: `--foxglove --seed 3`.
+def renamed(now: str) -> Command:
+    """A former name of a command. It is in no list."""
+
+    def work() -> None:
+        """Not called: see `Commands.resolve_command`."""
+
+    return Command(work, now=now)
+
+
+def say_new_name(former: str, now: str) -> None:
+    typer.echo(f"microsim: {former} is now {now}; the old name will not work in the next version", err=True)
+
+
+class OptionsAsTyped(TyperCommand):
+    """What typer cannot: options whose value may be left out (`--foxglove --seed 3`), and former names of options.
 
     A number that follows is the value.
     """
 
-    values: ClassVar[Mapping[str, str]] = {}  # option -> what it means without a value
+    known: ClassVar[Mapping[str, Option]] = {}  # by each of their names
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        complete = [
-            f"{each}={self.values[each]}" if each in self.values and not after.isdecimal() else each
-            for each, after in zip(args, [*args[1:], ""], strict=False)
-        ]
+        former = {name: each.names[0] for each in self.known.values() for name in each.former}
+        values = {name: each.without_value for name, each in self.known.items() if each.without_value is not None}
+        complete = []
+        for word, after in zip(args, [*args[1:], ""], strict=False):
+            if word in former:
+                say_new_name(word, former[word])
+            has_value = word not in values or after.isdecimal()
+            complete.append(former.get(word, word) if has_value else f"{word}={values[word]}")
         return super().parse_args(ctx, complete)
 
 
@@ -106,8 +120,6 @@ class ValuesLeftOut(TyperCommand):
 
 class Commands(TyperGroup):
     """Every command, in order. A command's file is imported when the command is used, all of them for `--help`."""
-
-    lists_names_only = False  # options of all commands take a tenth of a second to build, and `--help` shows none
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -124,18 +136,52 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         if not self._is_complete:
-            found = COMMANDS.loadable(_report)
-            if self.lists_names_only:
-                found = {name: command.without_options() for name, command in found.items()}
-            self.commands = _built(found)
+            self.commands = _built(_listed())
             self._is_complete = True
         return list(self.commands)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        return super().resolve_command(ctx, as_named_now(args))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """All commands on one screen: without building their options, which takes a tenth of a second."""
+        print_overview(_listed())
 
     def invoke(self, ctx: Any) -> None:
         # no code but installed plug-ins, and what options name, which are read in there
         with guarded_output(), warnings_as_sentences(), code_only_from(()):
             code = super().invoke(ctx)
         raise typer.Exit(code or 0)
+
+
+def _listed() -> dict[str, Command]:
+    """All but former names, in order."""
+    return {name: each for name, each in COMMANDS.loadable(_report).items() if not each.now}
+
+
+def as_named_now(words: list[str]) -> list[str]:
+    """With the name that the command has now, and a hint if another was typed."""
+    named = COMMANDS.find(words[0]) if words and words[0] in COMMANDS.built_in_names else None
+    if named is None or not named.now:
+        return words
+    say_new_name(f"`microsim {words[0]}`", f"`microsim {named.now}`")
+    return [*named.now.split(), *words[1:]]
+
+
+_ABOUT = """\
+MicroSim is a deterministic robot simulator that speaks ROS 2. The same scenario,
+seed and commands give the same messages, byte for byte, on every machine."""
+
+
+def print_overview(commands: Mapping[str, Command]) -> None:
+    """`microsim --help`: a line for each command, in groups."""
+    width = max(map(len, commands)) + 2
+    lines = [_ABOUT]
+    for panel in dict.fromkeys(each.panel for each in commands.values()):
+        lines.append(typer.style(panel, bold=True))
+        lines += [f"  {name:<{width}}{each.summary}" for name, each in commands.items() if each.panel == panel]
+    lines.append("New here? Try: microsim demo oval --open. Help on a command: microsim run --help")
+    typer.echo("\n".join(lines))
 
 
 def _built(found: Mapping[str, Command]) -> dict[str, Any]:
@@ -147,7 +193,7 @@ def _built(found: Mapping[str, Command]) -> dict[str, Any]:
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
     _take_negative_numbers(group)
-    return {name: group.commands[name] for name in sorted(found, key=lambda name: (found[name].position, name))}
+    return {name: group.commands[name] for name in found}
 
 
 _NEGATIVE = re.compile(r"-\.?(\d|inf\b|nan\b)", re.IGNORECASE)
@@ -226,9 +272,8 @@ def with_options(work: Callable[..., Any]) -> Any:
     `NamedTuple` is a group of further options. Attachments, where the second parameter takes them, add theirs.
     """
     hints = get_type_hints(work, include_extras=True)
-    names = [*inspect.signature(work).parameters]
-    kind = hints.get(names[0]) if names else None
-    if not hasattr(kind, "_fields"):
+    kind = _options_kind(work, hints)
+    if kind is None:
         return _translated(work, hints)
 
     def call(**given: Any) -> Any:
@@ -237,12 +282,29 @@ def with_options(work: Callable[..., Any]) -> Any:
     return _named_like(work, call, _parameters(kind))
 
 
+def _options_kind(work: Callable[..., Any], hints: Mapping[str, Any]) -> Any:
+    """The `NamedTuple` that a function takes its options as, if it does."""
+    kind = hints.get(next(iter(inspect.signature(work).parameters), ""))
+    return kind if hasattr(kind, "_fields") else None
+
+
+def options_of(work: Callable[..., Any]) -> dict[str, Option]:
+    """Every option of a function, by each of its names."""
+    hints = get_type_hints(work, include_extras=True)
+    kind = _options_kind(work, hints)
+    if kind is not None:
+        return options_in(kind)
+    notes = [note for each in hints.values() for note in getattr(each, "__metadata__", ())]
+    found = [each for each in notes if isinstance(each, Option) and not each.is_argument]
+    return {name: each for each in found for name in each.names}
+
+
 def joined_by(
     work: Callable[..., Any], kinds: Sequence[type[Attachment]], name: str
-) -> tuple[Callable[..., Any], dict[str, str]]:
+) -> tuple[Callable[..., Any], dict[str, Option]]:
     """As `with_options`, for a command that attachments join: their options are parameters too.
 
-    Also gives the options whose value may be left out, and what they then mean.
+    Also gives all options by name.
     """
     kind = get_type_hints(work)[next(iter(inspect.signature(work).parameters))]
     found = [(each, group) for each in kinds if (group := each.options_for(name)) is not None]
@@ -266,8 +328,7 @@ def joined_by(
                 joined.append(each(options))
         return work(_filled(kind, values), tuple(joined))
 
-    left_out = {option: each.without_value for option, each in known.items() if each.without_value is not None}
-    return _named_like(work, call, parameters), left_out
+    return _named_like(work, call, parameters), known
 
 
 def _translated(work: Callable[..., Any], hints: Mapping[str, Any]) -> Any:

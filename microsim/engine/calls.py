@@ -27,7 +27,6 @@ from microsim.engine.compiled import cached_cfunc, is_checked, kernel, plain
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.records import (
     ADDRESS,
-    RANGE,
     SPAN,
     VEC3,
     address_of,
@@ -55,7 +54,7 @@ CALL = record(
     seen=ADDRESS,  # the robot's motion, or its column of the state
     stride=int,  # [numbers] from one of that column to the next; 0: it is a motion
     mount=VEC3,  # [m]
-    jumps=RANGE,  # windows of time
+    jumps=SPAN,  # windows of time, see `sensor_calls`
 )
 
 # A sensor in many worlds: `motion` is a block, its columns are worlds, its rows the numbers of a motion,

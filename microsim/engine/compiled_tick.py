@@ -15,21 +15,19 @@ import numpy.typing as npt
 from microsim.engine import calls as _calls
 from microsim.engine import delay_line as _delay_line
 from microsim.engine import delayed_readings as _delayed_readings
-from microsim.engine import motion as _motion
 from microsim.engine import multiples as _multiples
 from microsim.engine import records as _records
+from microsim.engine import sensor_calls as _sensor_calls
 from microsim.engine.calls import CALL, Rows, has_checked, raise_broken
 from microsim.engine.compiled import kernel
 from microsim.engine.delay_line import next_leaving, pop_due
-from microsim.engine.delayed_readings import DELAYED, CompiledReading, DelayedReadings
+from microsim.engine.delayed_readings import DELAYED, DelayedReadings
 from microsim.engine.geometry import Array, Grid
-from microsim.engine.motion import FIELDS, SENSOR_FIELDS
 from microsim.engine.records import (
     ADDRESS,
     RANGE,
     RATIO,
     SPAN,
-    VEC3,
     Record,
     Records,
     address_of,
@@ -39,6 +37,7 @@ from microsim.engine.records import (
     rows_of,
     span_of,
 )
+from microsim.engine.sensor_calls import NO_WINDOWS, Call, Windows
 from microsim.engine.timekeeper import Clock, Trigger
 
 _copy, _call, _room, _table_address = _calls.copy, _calls.call, _calls.room, _calls.table_address
@@ -46,7 +45,7 @@ _floats_at, _singles_at, _words_at, _integers_at, _bytes_at = (
     _calls.floats_at, _calls.singles_at, _calls.words_at, _calls.integers_at, _calls.bytes_at,
 )  # fmt: skip
 _address_of_record, _floats_in = _records.address_of_record, _records.floats_in
-_place_of, _motion_in = _motion.place_of, _motion.motion_in
+_invoke, _is_within = _sensor_calls.invoke, _sensor_calls.is_within
 _delay_at, _pop_due, _keep_motion = _delay_line.delay_at, _delay_line.pop_due, _delayed_readings.keep_motion
 _line_at, _queues_at, _entries_at = _delay_line.line_at, _delay_line.queues_at, _delay_line.entries_at
 _multiple, _next_firing = _multiples.multiple, _multiples.first_from
@@ -63,7 +62,7 @@ OUTPUT = record(
     message_bytes=int,  # of the message with its reading
     slots=RANGE,  # which bring the reading into the message
     name=SPAN,  # as in transcripts
-    dropouts=RANGE,  # windows of time
+    dropouts=SPAN,  # windows of time
     dropped=int,
     sent=int,
     head_bytes=int,  # of `message`, before a delayed reading
@@ -75,55 +74,21 @@ SLOT = record(
     target=ADDRESS,  # in the message
     number_bytes=int,  # of a number there; 0: it is the stamp
 )
-WINDOW = record(first=float, end=float, offset=VEC3)  # [ticks], by how much a sensor jumps meanwhile [m]
 TICK = record(  # what a tick works on
     robots=ADDRESS,  # `tick.ROBOTS`
     outputs=SPAN,  # in the order of sending
     calls=SPAN,
     slots=SPAN,
-    windows=SPAN,
     trackers=SPAN,  # calls of every tick
     length=RATIO,  # of a tick [ns]
     room=int,  # [bytes] that a tick has at most, without delayed readings
     delayed=int,  # how many outputs have these
 )
 
-outputs_in, calls_in, slots_in, windows_in = (records_in(each) for each in (OUTPUT, CALL, SLOT, WINDOW))
-_outputs_in, _calls_in, _slots_in, _windows_in = outputs_in, calls_in, slots_in, windows_in
+outputs_in, calls_in, slots_in = (records_in(each) for each in (OUTPUT, CALL, SLOT))
+_outputs_in, _calls_in, _slots_in = outputs_in, calls_in, slots_in
 tick_at, _delayed_at = record_at(TICK), record_at(DELAYED)
 _tick_at, _MOTION_BYTES = tick_at, _delayed_readings.MOTION_BYTES
-
-
-@kernel
-def is_within(windows: Records, first: int, end: int, tick: int) -> bool:
-    for k in range(first, end):  # noqa: SIM110 - numba compiles no generator
-        if windows[k].first <= tick < windows[k].end:
-            return True
-    return False
-
-
-@kernel
-def invoke(call: Record, windows: Records, tick: int) -> None:
-    """Make a call: a sensor is given its robot's motion and its own place, or its robot's state."""
-    if call.is_broken:
-        return
-    motion = _floats_in(call.motion)
-    if call.stride == 0:
-        if call.seen != call.motion.address:  # else it is there already
-            _copy(call.motion.address, call.seen, 8 * FIELDS)
-        x, y, z = _place_of(motion, call.mount[0], call.mount[1], call.mount[2])
-        for k in range(call.jumps.first, call.jumps.end):
-            window = windows[k]
-            if window.first <= tick < window.end:
-                x, y, z = x + window.offset[0], y + window.offset[1], z + window.offset[2]
-        sensor = _motion_in(motion)
-        sensor.place_x, sensor.place_y, sensor.place_z = x, y, z
-    else:
-        state = _floats_at(call.seen, (call.motion.count - 1) * call.stride + 1)
-        for k in range(call.motion.count):
-            motion[k] = state[k * call.stride]
-    call.tick = tick
-    _call(call.function, _address_of_record(call))
 
 
 @kernel
@@ -180,12 +145,12 @@ def leave(now: Record, call: Record, r: int, own: Record, place: int, buffer: in
 @kernel
 def sense_delayed(now: Record, call: Record, r: int, tick: int, buffer: int, position: int) -> int:
     """An output whose readings leave later: what it keeps at this tick, and what leaves."""
-    output, windows = _outputs_in(now.outputs)[r], _windows_in(now.windows)
+    output = _outputs_in(now.outputs)[r]
     own = _delayed_at(output.delayed)
     if own.next_sample <= tick:
         own.next_sample = _next_firing(output.period.whole, output.period.rest, output.period.parts, tick + 1)
         delay = _delay_at(own.line, 0, tick)
-        if delay >= 0 and is_within(windows, output.dropouts.first, output.dropouts.end, tick):
+        if delay >= 0 and _is_within(output.dropouts, tick):
             output.dropped += 1
         elif delay >= 0:
             _keep_motion(own, call.seen, tick, delay)
@@ -216,9 +181,7 @@ def delayed_room(outputs: Records, tick: int) -> int:
 def sense(tables: int, first: int, end: int, tick: int, stamp_ns: int, buffer: int, position: int) -> int:
     """Those of the outputs first … end that are due at a tick, written at `position`; gives where the next one goes."""
     now = _tick_at(tables)
-    outputs, calls, slots, windows = (
-        _outputs_in(now.outputs), _calls_in(now.calls), _slots_in(now.slots), _windows_in(now.windows),
-    )  # fmt: skip
+    outputs, calls, slots = _outputs_in(now.outputs), _calls_in(now.calls), _slots_in(now.slots)
     for r in range(first, end):
         output = outputs[r]
         if output.due > tick or output.message.address == 0:
@@ -229,11 +192,11 @@ def sense(tables: int, first: int, end: int, tick: int, stamp_ns: int, buffer: i
         whole, rest, parts = output.period.whole, output.period.rest, output.period.parts
         is_whole = rest == 0 and output.due == tick  # as `timekeeper.Trigger.after`: no division
         output.due = tick + whole if is_whole else _next_firing(whole, rest, parts, tick + 1)
-        if is_within(windows, output.dropouts.first, output.dropouts.end, tick):
+        if _is_within(output.dropouts, tick):
             output.dropped += 1
             continue
         for c in range(output.calls.first, output.calls.end):
-            invoke(calls[c], windows, tick)
+            _invoke(calls[c], tick)
         position = write(output, slots, stamp_ns, buffer, position)
         output.sent += 1
     return position
@@ -243,52 +206,16 @@ def sense(tables: int, first: int, end: int, tick: int, stamp_ns: int, buffer: i
 def invoke_for(tables: int, output: int, tick: int) -> None:
     """Fill in an output's reading as it is now."""
     now = _tick_at(tables)
-    calls, windows, made_by = _calls_in(now.calls), _windows_in(now.windows), _outputs_in(now.outputs)[output].calls
+    calls, made_by = _calls_in(now.calls), _outputs_in(now.outputs)[output].calls
     for c in range(made_by.first, made_by.end):
-        invoke(calls[c], windows, tick)
+        _invoke(calls[c], tick)
 
 
 # ---- making the tables -----------------------------------------------------------------------------------------------
 
 LAST_TICK = 2**31 * 10_000  # no run goes beyond it
 
-Window = tuple[float, float, float, float, float]  # from, until [ticks], offset x, y, z [m]
 _NOTHING: Array = np.zeros(1)
-
-
-def windows_table(windows: Sequence[Window]) -> Records:
-    return np.array([(first, end, offset) for first, end, *offset in windows], WINDOW)
-
-
-@dataclass
-class Call:
-    """One call of a kernel, with the arrays it works on; they live as long as this does."""
-
-    function: int  # address
-    settings: Array
-    seen: int  # address of the robot's motion, or of its column of the state
-    reading: Array
-    key: int = 0
-    stride: int = 0  # from one number of that column to the next; 0: it is a motion
-    size: int = SENSOR_FIELDS  # numbers of the motion or the state
-    mount: Array = field(default_factory=lambda: np.zeros(3))  # [m]
-    memory: Array = field(default_factory=lambda: np.zeros(0))
-    table: Array = field(default_factory=lambda: np.zeros(0))
-    jumps: Sequence[Window] = ()
-    picture: CompiledReading | None = None  # what makes a delayed reading, in place of a kernel
-    owner: str = ""  # what it belongs to, for messages
-
-    def __post_init__(self) -> None:
-        self.motion = np.zeros(self.size)
-
-    def write(self, row: Record, scene: int, jumps: tuple[int, int]) -> None:
-        row.function, row.settings, row.motion = self.function, span_of(self.settings), span_of(self.motion)
-        row.memory, row.scene, row.key = span_of(self.memory), scene, self.key
-        row.seen, row.stride, row.mount, row.jumps = self.seen, self.stride, self.mount, jumps
-        if self.picture is None:
-            row.table, row.reading = span_of(self.table), span_of(self.reading)
-        else:
-            row.table, row.reading = span_of(self.picture.row), (0, self.picture.bytes)
 
 
 @dataclass
@@ -318,7 +245,7 @@ class CompiledOutput:
     message: Grid  # encoded; its numbers are aligned in memory
     slots: Sequence[Slot]
     calls: Sequence[Call] = ()
-    dropouts: Sequence[Window] = ()
+    dropouts: Windows = NO_WINDOWS
     target: str = ""  # robot/sensor, for the counts of dropouts
     delayed: DelayedReadings | None = None
     delayed_bytes: int = 0  # of a delayed reading
@@ -359,30 +286,28 @@ class Tables:
         self.outputs, self._scene = outputs, scene
         self._calls: list[Call] = []
         self._slots: list[tuple[Slot, int]] = []  # with the address of the message
-        self._windows: list[Window] = []
-        self._jumps: list[tuple[int, int]] = []  # of each call
         self._names = [np.frombuffer(each.name, np.uint8) if each else np.zeros(1, np.uint8) for each in outputs]
         self.rows: Records = np.zeros(len(outputs), OUTPUT)
         for row, each, name in zip(self.rows, outputs, self._names, strict=True):
             self._write(row, each, name)
+        self._due: Rows = self.rows["due"]
+        self._timed = [(k, each.trigger) for k, each in enumerate(outputs) if each and each.trigger]
         self._trackers: Rows = np.array([self._add_call(each) for each in trackers], np.int64)
-        self.calls, self._slot_rows = np.zeros(len(self._calls), CALL), np.zeros(len(self._slots), SLOT)
-        for row, call, jumps in zip(self.calls, self._calls, self._jumps, strict=True):
-            call.write(row, address_of(scene), jumps)
+        rows = [call.row(address_of(scene)) for call in self._calls]
+        self.calls, self._slot_rows = np.concatenate([np.zeros(0, CALL), *rows]), np.zeros(len(self._slots), SLOT)
         for row, (slot, message) in zip(self._slot_rows, self._slots, strict=True):
             slot.write(row, message)
         self.has_checked = has_checked(self.calls["function"])
-        self.windows = windows_table(self._windows)
         self._delayed = [(k, each.delayed) for k, each in enumerate(outputs) if each and each.delayed]
         self.has_delayed = bool(self._delayed)
         for k, delayed in self._delayed:
             delayed.rows["bytes"] = sum(each.bytes for each in self._sent_together(k))
         at_once = [each for each in outputs if each and not each.delayed and each.trigger]
         self._room = DIGEST_BYTES + sum(each.bytes for each in at_once)
-        self.has_dropouts = any(each is not None and each.dropouts for each in outputs)
+        self.has_dropouts = any(each is not None and each.dropouts.size for each in outputs)
         self._tick = rows_of(
             TICK, robots=robots, outputs=span_of(self.rows), calls=span_of(self.calls),
-            slots=span_of(self._slot_rows), windows=span_of(self.windows), trackers=span_of(self._trackers),
+            slots=span_of(self._slot_rows), trackers=span_of(self._trackers),
             length=clock.step_ns, room=self._room, delayed=len(self._delayed),
         )  # fmt: skip
         self.address = address_of(self._tick)
@@ -397,9 +322,7 @@ class Tables:
         for each in output.calls:
             self._add_call(each)
         row.calls = first_call, len(self._calls)
-        first_window = len(self._windows)
-        self._windows += output.dropouts
-        row.dropouts = first_window, len(self._windows)
+        row.dropouts = output.dropouts.span
         row.message, row.message_bytes = span_of(output.message), output.message_bytes
         self._slots += [(slot, address_of(output.message)) for slot in output.slots]
         row.slots = first_slot, len(self._slots)
@@ -408,8 +331,6 @@ class Tables:
         row.delayed = 0 if output.delayed is None else address_of(output.delayed.rows)
 
     def _add_call(self, call: Call) -> int:
-        self._jumps.append((len(self._windows), len(self._windows) + len(call.jumps)))
-        self._windows += call.jumps
         self._calls.append(call)
         return len(self._calls) - 1
 
@@ -421,13 +342,13 @@ class Tables:
 
     def resume(self, tick: int) -> None:
         """Every output is due at its first tick after this one, or when what is under way leaves."""
-        for k, output in enumerate(self.outputs):
-            if output is not None and output.trigger is not None:
-                self.rows[k].due = output.trigger.next_tick(tick + 1)
-                if output.delayed is not None:
-                    output.delayed.rows["next_sample"] = self.rows[k].due
-                    leaves = next_leaving(output.delayed.line.address, 0)
-                    self.rows[k].due = self.rows[k].due if leaves < 0 else min(self.rows[k].due, leaves)
+        due = self._due
+        for k, trigger in self._timed:
+            due[k] = trigger.next_tick(tick + 1)
+        for k, delayed in self._delayed:
+            delayed.rows["next_sample"] = due[k]
+            leaves = next_leaving(delayed.line.address, 0)
+            due[k] = due[k] if leaves < 0 else min(due[k], leaves)
 
     def room_at(self, tick: int) -> int:
         """The most bytes that this tick can have."""
@@ -478,10 +399,10 @@ class Tables:
         return {
             each.target: int(self.rows[k].dropped)
             for k, each in enumerate(self.outputs)
-            if each is not None and each.dropouts
+            if each is not None and each.dropouts.size
         }
 
     def set_dropped(self, counts: Any) -> None:
         for k, each in enumerate(self.outputs):
-            if each is not None and each.dropouts:
+            if each is not None and each.dropouts.size:
                 self.rows[k].dropped = counts.get(each.target, 0)

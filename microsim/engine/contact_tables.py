@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,9 @@ from microsim.engine.compiled import kernel
 from microsim.engine.components import RobotModel
 from microsim.engine.contacts import Integers
 from microsim.engine.geometry import Array, Grid
-from microsim.engine.records import Records, address_of, grid_of, rows_of, span_of
+from microsim.engine.records import address_of, grid_of, rows_of, span_of
 from microsim.engine.world import World, footprint, lacks_ground, lowest_and_highest
+from microsim.engine.world_arrays import HERE, Memory
 
 
 @dataclass(frozen=True)
@@ -27,21 +28,6 @@ class Mover:
     model: RobotModel
     state: Array  # (rows, width) of which it has a column
     column: int = 0
-
-
-class Memory(Protocol):
-    """Where the robots' states are; `batch.host_loops` and `batch.cuda_loops` are some."""
-
-    def array(self, values: npt.NDArray[Any]) -> Any: ...
-
-    def table(self, records: Records) -> Any: ...
-
-
-class _Here:
-    def array(self, values: npt.NDArray[Any]) -> Any:
-        return values
-
-    table = array
 
 
 class Contacts:
@@ -59,7 +45,7 @@ class Contacts:
         stops_all: bool,
         worlds: int | None = None,
         places: Array | None = None,
-        memory: Memory | None = None,
+        memory: Memory = HERE,
         has_own_obstacles: bool = False,
         obstacles: Sequence[str] = (),
     ) -> None:
@@ -70,7 +56,7 @@ class Contacts:
         `obstacles`: names of the world's, in their order.
         """
         self.names, self.obstacles = tuple(mover.name for mover in movers), tuple(obstacles)
-        self._memory, count = memory or _Here(), len(movers)
+        self._memory, count = memory, len(movers)
         array = self._memory.array
         self.words = -(-(contacts.FIRST_ROBOT + count) // 63)
         self.marks_size = int(contacts.marks_for(count, self.words))
@@ -134,11 +120,16 @@ class Contacts:
         code = int(self.touched[robot, 0, world])
         return self.name(*contacts.decoded(code), obstacles) if code else ""
 
-    def recall(self, names: tuple[str, ...], obstacles: tuple[str, ...], touched: Integers) -> None:
-        """`names`: of the robots then, in the order of `touched`; `obstacles`: those then."""
+    def save(self, worlds: Any = ...) -> Any:
+        """Of these worlds; by default of all."""
+        return self.names, self.obstacles, self.touched.copy() if worlds is ... else self.touched[:, :, worlds]
+
+    def load(self, saved: Any, worlds: Any = ...) -> None:
+        """What `save` gave; of a single world also where other robots or obstacles were there."""
+        names, obstacles, touched = saved
         self._begun[0] = 0
-        if (names, obstacles) == (self.names, self.obstacles):
-            self.touched[...] = touched
+        if (tuple(names), tuple(obstacles)) == (self.names, self.obstacles):
+            self.touched[... if worlds is ... else (slice(None), slice(None), worlds)] = touched
             return
         places = {contacts.FIRST_ROBOT + i: self._place(name) for i, name in enumerate(names)}
         numbers = [self.obstacles.index(name) + 1 if name in self.obstacles else 0 for name in ("", *obstacles)]

@@ -5,7 +5,7 @@ motion, in the transcript where it is sent: no image is copied. So it must depen
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from microsim.engine.delay_line import DelayLine, Latency, most_under_way
 from microsim.engine.motion import FIELDS, SENSOR_FIELDS
 from microsim.engine.pipeline import Delayed
 from microsim.engine.records import ADDRESS, Record, address_of, record, rows_of
+from microsim.engine.sensor_calls import CompiledReading
 from microsim.engine.timekeeper import Trigger
 
 _copy, _floats_at, _push = copy, floats_at, _delay_line.push
@@ -33,20 +34,6 @@ DELAYED = record(  # readings of an output that are made when they leave
 
 MOTION_BYTES = 8 * SENSOR_FIELDS
 MOST_UNDER_WAY = 4096  # a pipeline with more is Python's
-
-
-class CompiledReading(Protocol):
-    """Readings made without Python, from the motion that the robot had when they were sampled.
-
-    `address`: of a function, see `calls.picture_address`; `row`: its table, `bytes`: of a reading. Where the function
-    sets `needs_python` in its call's memory, a `DELAYED`, `finish` is called with the call before it is sent.
-    """
-
-    address: int
-    row: npt.NDArray[np.int64]
-    bytes: int
-
-    def finish(self, call: Record) -> None: ...
 
 
 @kernel
@@ -98,9 +85,10 @@ class DelayedReadings(Delayed):
     def load(self, saved: Any, tick: int) -> None:
         super().load(saved, tick)
         self.due = self._leaving(np.inf)
-        if self.line.count():  # until the last has left, nothing that is sampled from now on leaves
-            times, (period, parts) = self.line.times(), self.trigger.period
-            room = len(times) + max(times[-1][0] - tick, 0) * parts // period + self._most
+        if count := self.line.count():  # until the last has left, nothing that is sampled from now on leaves
+            period, parts = self.trigger.period
+            last = int(self.line.entries[0, count - 1, 0])  # `load` puts them there from the first place on
+            room = count + max(last - tick, 0) * parts // period + self._most
             self.line.make_room(room)
             if room > MOST_UNDER_WAY:  # there will be more than compiled code can leave to Python
                 self.reading.finish(self.rows[0])

@@ -15,13 +15,11 @@ from microsim.engine.calls import BrokenKernelError, Rows
 from microsim.engine.compiled_tick import Tables, invoke_for, sense
 from microsim.engine.contacts import SCENERY
 from microsim.engine.faults import Health
-from microsim.engine.geometry import Array
-from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Output
 from microsim.engine.radio import RadioNetwork
 from microsim.engine.tick import begin_tick, run_ticks, track
 from microsim.engine.timekeeper import NS_PER_S, Clock
-from microsim.engine.world_arrays import WorldArray, put, taken
+from microsim.engine.worlds import OneWorld
 
 CHUNK = 256  # ticks at most that are run in one call
 
@@ -73,11 +71,10 @@ class TranscriptBuffer(Protocol):
 @dataclass
 class Schedule:
     clock: Clock
-    physics: Physics
+    worlds: OneWorld
     radio: RadioNetwork | None
     tables: Tables
     python: Mapping[str, tuple[int, Output]]  # outputs that Python makes: by name, with their row in the table
-    memories: Mapping[str, Array]  # robot/sensor -> what it keeps from tick to tick
     receive: Mapping[str, Callable[[int, bytes], None]]  # robot -> what gets (stamp [ns], payload) of its packets
     health: Health
     transcript: TranscriptBuffer
@@ -88,10 +85,9 @@ class Schedule:
     def __post_init__(self) -> None:
         self._rows = sorted(self.python.values(), key=lambda item: item[0])
         self._outputs = tuple(output for _, output in self._rows)
-        self._arrays = self.arrays()
         self._next_warning_ns: dict[str, int] = {}  # by text
         self._ends: Rows = np.zeros(CHUNK, np.int64)
-        self._has_checked = self.physics.has_checked or self.tables.has_checked
+        self._has_checked = self.worlds.has_checked or self.tables.has_checked
 
     def step(self, ticks: int, at_once: int = CHUNK) -> Iterator[Any]:
         """From tick k to k + ticks, at most `at_once` in one compiled call; gives transcripts as ticks are closed."""
@@ -140,7 +136,7 @@ class Schedule:
     def skip(self, ticks: int) -> None:
         """Move on without sensing or sending anything."""
         self.take()
-        self.physics.move(self.tick, ticks)
+        self.worlds.move(self.tick, ticks)
         self.tick += ticks
         self._raise_broken()
         self.has_skipped = True
@@ -151,7 +147,7 @@ class Schedule:
         if not self._has_checked:
             return
         try:
-            self.physics.raise_broken()
+            self.worlds.raise_broken()
             self.tables.raise_broken()
         except BrokenKernelError as error:
             self.tick = self.tick if error.tick is None else error.tick
@@ -159,9 +155,9 @@ class Schedule:
 
     def _report_contacts(self) -> None:
         """Warn of contacts that began; of the same two at most once a second."""
-        if not self.physics.contacts.has_news:
+        if not self.worlds.contacts.has_news:
             return
-        for tick, robot, thing in self.physics.contacts.take_news():
+        for tick, robot, thing in self.worlds.contacts.take_news():
             text = f"{robot} touches {f'the {thing}' if thing in SCENERY else thing}"
             time_ns = self.clock.time_ns(tick)
             if time_ns >= self._next_warning_ns.get(text, 0):
@@ -179,16 +175,16 @@ class Schedule:
         """What arrived before this tick counts from this tick on, in the order of arrival."""
         for item in self.pending:
             if isinstance(item, Command):
-                self.physics.command(item.robot, item.values)
+                self.worlds.command(item.robot, item.values)
             elif isinstance(item, Teleport):
-                self.physics.place(item.robot, item.x, item.y, item.z, item.yaw)
+                self.worlds.place(item.robot, item.x, item.y, item.z, item.yaw)
             elif self.radio is not None:
-                self.radio.send(item.sender, item.payload, self.tick, self.physics.distance)
+                self.radio.send(item.sender, item.payload, self.tick, self.worlds.distance)
         self.pending.clear()
 
     def start(self) -> Any:
         """Tick 0: what is there before the first step."""
-        self.physics.look()
+        self.worlds.look()
         track(self.tables.address, self.tick)
         self.send()
         return self.transcript.close_tick()
@@ -221,40 +217,33 @@ class Schedule:
     def evaluate(self, name: bytes) -> None:
         """Fill in the readings of an output as they are now, without sending it."""
         tables = self.tables
-        self.physics.look()
+        self.worlds.look()
         for row, output in enumerate(tables.outputs):
             if output is not None and output.name == name:
                 invoke_for(tables.address, row, self.tick)
         self._raise_broken()
 
-    def arrays(self) -> dict[str, WorldArray]:
-        """All that robots and sensors are and keep."""
-        memories = {f"{name}: memory": WorldArray(array[None]) for name, array in self.memories.items()}
-        return {**self.physics.arrays(), **memories}
-
     def save(self) -> Any:
         return (
             self.tick,
             list(self.pending),
-            taken(self._arrays),
-            self.physics.save_contacts(),
+            self.worlds.save(),
             self.radio and self.radio.save(),
             {name: output.save() for name, (_, output) in self.python.items()},
         )
 
     def load(self, saved: Any) -> None:
         """By name: robots and sensors that were not there then stay as they are."""
-        self.tick, pending, arrays, contacts, radio, outputs = saved
-        self.pending = [item for item in pending if _owner(item) in self.physics.home]  # others were deleted
-        put(self._arrays, arrays)
-        self.physics.load_contacts(contacts)
-        self.physics.look()
+        self.tick, pending, worlds, radio, outputs = saved
+        self.pending = [item for item in pending if _owner(item) in self.worlds.home]  # others were deleted
+        self.worlds.load(worlds)
+        self.worlds.look()
         if self.radio is not None and radio is not None:  # it may have been off when it was saved
             self.radio.load(radio)
         for name, (_, output) in self.python.items():
             output.load(outputs.get(name), self.tick)
         self.tables.resume(self.tick)
-        self.tables.calls["is_broken"] = self.physics.rows["is_broken"] = 0
+        self.tables.calls["is_broken"] = self.worlds.table["is_broken"] = 0
         self.tables.set_dropped(self.health.dropped)
         self.has_skipped = False
         self._next_warning_ns.clear()

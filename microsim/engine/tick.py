@@ -16,6 +16,7 @@ from microsim.engine import compiled_tick as _compiled_tick
 from microsim.engine import motion as _motion
 from microsim.engine import multiples as _multiples
 from microsim.engine import records as _records
+from microsim.engine import sensor_calls as _sensor_calls
 from microsim.engine.calls import Rows
 from microsim.engine.compiled import kernel
 from microsim.engine.compiled_tick import DIGEST_BYTES
@@ -29,8 +30,8 @@ COPY = record(source=ADDRESS, bytes=int, target=ADDRESS, end=ADDRESS)  # after e
 ROBOTS = record(fleets=SPAN, contacts=ADDRESS, copies=SPAN)  # of a world
 
 _copy, _call, _float_grid_at = _calls.copy, _calls.call, _calls.float_grid_at
-_sense, _invoke, _delayed_room = _compiled_tick.sense, _compiled_tick.invoke, _compiled_tick.delayed_room
-_calls_in, _windows_in, _outputs_in = _compiled_tick.calls_in, _compiled_tick.windows_in, _compiled_tick.outputs_in
+_sense, _invoke, _delayed_room = _compiled_tick.sense, _sensor_calls.invoke, _compiled_tick.delayed_room
+_calls_in, _outputs_in = _compiled_tick.calls_in, _compiled_tick.outputs_in
 _address_of_record, _float_grid_in, _integers_in = (
     _records.address_of_record, _records.float_grid_in, _records.integers_in,
 )  # fmt: skip
@@ -103,6 +104,6 @@ def look(robots: int) -> None:
 def track(tables: int, tick: int) -> None:
     """Calls of every tick."""
     now = _tick_at(tables)
-    calls, windows, trackers = _calls_in(now.calls), _windows_in(now.windows), _integers_in(now.trackers)
+    calls, trackers = _calls_in(now.calls), _integers_in(now.trackers)
     for k in range(trackers.shape[0]):
-        _invoke(calls[trackers[k]], windows, tick)
+        _invoke(calls[trackers[k]], tick)

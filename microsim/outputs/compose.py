@@ -13,21 +13,21 @@ import numpy as np
 from microsim.documents.values import without_unset
 from microsim.engine.bodies import Body
 from microsim.engine.components import Airflow, RobotModel
-from microsim.engine.faults import RADIO, Health, TimedFault
+from microsim.engine.faults import RADIO, Health, TimedFault, of_target
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.noise import stream_key
-from microsim.engine.physics import Fleet, Physics, make_fleet, put, settle_on_ground
 from microsim.engine.radio import RadioNetwork
 from microsim.engine.schedule import Schedule
 from microsim.engine.timekeeper import Clock
 from microsim.engine.world import World
+from microsim.engine.worlds import Fleet, OneWorld, put_at, settle_on_ground
+from microsim.faults import FAULTS, OnRadio
 from microsim.messages import encoders
 from microsim.messages.outbox import Outbox
 from microsim.messages.topics import Topic
 from microsim.outputs import own_topics
 from microsim.outputs.freed_memory import keep_freed_memory
 from microsim.outputs.run_outputs import Run
-from microsim.outputs.sensor_faults import radio_blackouts
 from microsim.outputs.sensor_outputs import add_sensors
 from microsim.plugin_errors import plugin_errors
 from microsim.robots.robot import Robot
@@ -52,7 +52,7 @@ def compose(
     plane = tangent_plane(*scenario.map.origin_wgs84)
     bodies = {name: _body_of(name, robot) for name, robot in scenario.robots.items()}
     fleets = fleets_of(scenario, seed, world, clock)
-    physics = Physics(
+    worlds = OneWorld(
         world,
         clock.dt,
         fleets,
@@ -61,7 +61,7 @@ def compose(
         stops_all=scenario.collisions == "stop",
         obstacles=obstacle_names(scenario),
     )
-    run = Run(scenario, seed, world, clock, physics, outbox, shared, health, affected)
+    run = Run(scenario, seed, world, clock, worlds, outbox, shared, health, affected)
     topics = own_topics.own_topics()
     own_topics.add_clock(run, topics["clock"])
     add_sensors(run)
@@ -72,7 +72,7 @@ def compose(
     run.once(topics["sim_info"], encoders.text(json.dumps(_info(run), sort_keys=True)))
     receivers = {robot: _receiver(outbox, robot, topics["radio_rx"]) for robot in scenario.robots}
     tables, python = run.finish()
-    return Schedule(clock, physics, radio, tables, python, run.memories, receivers, health, outbox), run
+    return Schedule(clock, worlds, radio, tables, python, receivers, health, outbox), run
 
 
 def radio_network(scenario: Scenario, seed: int, faults: Iterable[TimedFault]) -> RadioNetwork | None:
@@ -81,7 +81,10 @@ def radio_network(scenario: Scenario, seed: int, faults: Iterable[TimedFault]) -
     if not scenario.radio.enabled or len(robots) < 2:
         return None
     radio = RadioNetwork(radio_settings(scenario), robots, float(scenario.physics_hz), seed)
-    radio.blackouts = radio_blackouts(faults, RADIO, scenario.plugins)
+    kinds = [(FAULTS.find(fault.kind, scenario.plugins), fault) for fault in of_target(faults, RADIO)]
+    radio.blackouts = tuple(
+        (fault.first_tick, fault.end_tick) for kind, fault in kinds if kind and isinstance(kind.effect, OnRadio)
+    )
     return radio
 
 
@@ -121,12 +124,13 @@ def _fleet(scenario: Scenario, seed: int, world: World, clock: Clock, model: Rob
     for column, name in enumerate(names):
         robot = scenario.robots[name]
         pose = robot.start.map_pose
-        put(model, states[:, column], world, pose.x, pose.y, pose.z or 0.0, pose.yaw)
+        put_at(model, states[:, column], world, pose.x, pose.y, pose.z or 0.0, pose.yaw)
         with plugin_errors(f"robot {name}", type(robot)):
             parameters.append(model.numbers(robot, air, clock.dt))
     keys = [stream_key(seed, f"{name}/air/gust") for name in names]
     columns = list(zip_longest(*parameters, fillvalue=0.0))  # paths of actors differ in length
-    fleet = make_fleet(model, names, states, np.array(columns, np.float64).reshape(-1, len(names)), keys)
+    numbers = np.array(columns, np.float64).reshape(-1, len(names))
+    fleet = Fleet(model, tuple(names), states, numbers, np.array(keys, np.int64))
     with plugin_errors(f"robot model {model.name}", type(scenario.robots[names[0]])):
         settle_on_ground(fleet, world)
     return fleet

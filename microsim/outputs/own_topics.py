@@ -9,14 +9,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from microsim.engine.calls import sample_address
-from microsim.engine.compiled_tick import Call, Slot
+from microsim.engine.compiled_tick import Slot
 from microsim.engine.components import CONTACTS, TOUCHING
 from microsim.engine.drivable import OFFROAD, DrivableArea
 from microsim.engine.faults import RADIO, Health, of_target
 from microsim.engine.frames import exact_pose, identity
-from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Periodic
+from microsim.engine.sensor_calls import Call
 from microsim.engine.timekeeper import Trigger
+from microsim.engine.worlds import OneWorld
 from microsim.messages import Prepared, encoders, markers
 from microsim.messages.topics import Topic, table
 from microsim.outputs.run_outputs import Run
@@ -63,17 +64,15 @@ def add_frames(run: Run, tf: Topic, static: Topic) -> None:
 def _frame_call(run: Run, robot: str, which: str, default: Any) -> Call:
     found = run.poses.get(robot)
     if found is None:
-        return Call(sample_address(default), np.zeros(1), run.seen(robot), np.zeros(7))
-    sensor, context, memory = found
-    assert sensor.tracker is not None
-    kernel = getattr(sensor.tracker.frames, which)
-    numbers = np.array([*sensor.numbers(context), 0.0], np.float64)
-    return Call(sample_address(kernel), numbers, run.seen(robot), np.zeros(7), memory=memory)
+        return Call(sample_address(default), np.zeros(1), np.zeros(7), run.seen(robot))
+    assert found.sensor.tracker is not None
+    kernel = getattr(found.sensor.tracker.frames, which)
+    return Call(sample_address(kernel), found.settings, np.zeros(7), run.seen(robot), memory=found.memories)
 
 
 def add_status(run: Run, topic: Topic) -> None:
     """`/sim/status`, where there is something to report."""
-    scenario, physics = run.scenario, run.physics
+    scenario = run.scenario
     watched = {name: robot for name, robot in scenario.robots.items() if robot.is_watched}
     if not watched and scenario.world is None and not scenario.faults and scenario.chaos is None:
         return
@@ -84,7 +83,7 @@ def add_status(run: Run, topic: Topic) -> None:
     run.rates[topic.name] = hz
     targets = dict.fromkeys(each.target for each in scenario.faults if each.target not in sensors)
     others = [each for each in targets if each != RADIO or scenario.chaos is not None]  # younger than some digests
-    status = Status(physics, watched, area, sensors, run.health, run.trigger(hz), encode, send, tuple(others))
+    status = Status(run.worlds, watched, area, sensors, run.health, run.trigger(hz), encode, send, tuple(others))
     status.affected = run.affected
     run.add(topic.position, topic.name, status)
 
@@ -112,7 +111,7 @@ class Status:
     It looks every tick, and sends at its rate and whenever something has changed.
     """
 
-    physics: Physics
+    worlds: OneWorld
     robots: Mapping[str, Robot]  # those whose state is reported
     area: DrivableArea | None  # None: the world does not say where one may drive
     sensors: tuple[str, ...]  # robot/sensor
@@ -149,7 +148,7 @@ class Status:
         if not found:
             state = "degraded" if is_degraded else "running"
             found["run"] = (WARN if is_degraded else OK, state, {"state": state, **self._counts()})
-        others = [name for name in self.physics.contacts.names if name not in self.robots]
+        others = [name for name in self.worlds.contacts.names if name not in self.robots]
         faults = {name: self._other(name, tick) for name in self.others}
         return found | {name: self._other_robot(name) for name in others} | sensors | faults
 
@@ -167,9 +166,8 @@ class Status:
         return (WARN, "in contact", values) if values["touching"] else (OK, "running", values)
 
     def _contacts(self, name: str) -> dict[str, str]:
-        fleet, column = self.physics.home[name]
-        contacts = self.physics.contacts
-        touched = contacts.touching(contacts.names.index(name)) if fleet.state[TOUCHING, column] else ()
+        fleet, column = self.worlds.home[name]
+        touched = self.worlds.touching(name) if fleet.state[TOUCHING, column] else ()
         return {"contacts": str(int(fleet.state[CONTACTS, column])), "touching": ", ".join(touched)}
 
     def _counts(self) -> dict[str, str]:
@@ -183,7 +181,7 @@ class Status:
         return OK if state == "ok" else WARN, state, values
 
     def _robot(self, name: str, is_degraded: bool) -> Entry:
-        fleet, column = self.physics.home[name]
+        fleet, column = self.worlds.home[name]
         report = self.robots[name].report(fleet.state[:, column])
         state = report.emergency or ("degraded" if is_degraded else "running")
         road = self._road(name)
@@ -195,7 +193,7 @@ class Status:
     def _road(self, name: str) -> dict[str, str]:
         if self.area is None:
             return {"is_offroad": "unknown", "polygon": "", "priority": "", "points_offroad": ""}
-        x, y = self.robots[name].ground_points(self.physics.motions[name])
+        x, y = self.robots[name].ground_points(self.worlds.motions[name])
         polygon, outside = self.area.footprint(x, y)
         priority = "" if polygon == OFFROAD else f"{self.area.priority[polygon]:g}"
         return {

@@ -10,23 +10,24 @@ from typing import Any
 import numpy as np
 
 from microsim.engine.bodies import Body, body_row
-from microsim.engine.compiled_tick import Call, CompiledOutput, Slot, Tables
+from microsim.engine.compiled_tick import CompiledOutput, Slot, Tables
 from microsim.engine.components import FixedMount
 from microsim.engine.faults import Health
 from microsim.engine.geometry import Array
-from microsim.engine.motion import FIELDS
 from microsim.engine.noise import stream_key
-from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Output
 from microsim.engine.records import address_of
+from microsim.engine.sensor_calls import Call
 from microsim.engine.timekeeper import Clock, Trigger
 from microsim.engine.world import World
+from microsim.engine.worlds import OneWorld
 from microsim.messages import Prepared
 from microsim.messages.outbox import Outbox, Send, name_in_transcript
 from microsim.messages.topics import Qos, Topic
+from microsim.outputs.sensors_in_worlds import Sensing
 from microsim.robots.robot import Robot
 from microsim.scenario.models import Scenario
-from microsim.sensors.sensor import KernelSensor, SensorContext
+from microsim.sensors.sensor import SensorContext
 
 
 @dataclass
@@ -57,20 +58,19 @@ class Run:
     seed: int
     world: World
     clock: Clock
-    physics: Physics
+    worlds: OneWorld
     outbox: Outbox
     shared: dict[Any, Any]  # renderers and the like, kept from reset to reset
     health: Health = field(default_factory=Health)
     affected: Mapping[str, int] = field(default_factory=dict)  # messages with faults so far, by topic
     mounts: list[tuple[str, str, FixedMount]] = field(default_factory=list)  # static frames
     rates: dict[str, float] = field(default_factory=dict)  # [Hz] by topic, for /sim/info
-    memories: dict[str, Array] = field(default_factory=dict)  # robot/sensor -> what it keeps
+    sensing: dict[str, Sensing] = field(default_factory=dict)  # by robot/sensor, of those with a kernel
+    owners: dict[tuple[str, str], Sensing] = field(default_factory=dict)  # see `Sensing`
     trackers: list[Call] = field(default_factory=list)
     contexts: dict[str, SensorContext] = field(default_factory=dict)  # by robot/sensor
     frames: list[tuple[str, str, Call | None]] = field(default_factory=list)  # parent, child, what fills in the pose
-    poses: dict[str, tuple[KernelSensor, SensorContext, Array]] = field(
-        default_factory=dict
-    )  # robot -> what decides its frames
+    poses: dict[str, Sensing] = field(default_factory=dict)  # robot -> what decides its frames
     _outputs: list[tuple[int, str, CompiledOutput | Output]] = field(default_factory=list)
 
     def key(self, stream: str) -> int:
@@ -109,8 +109,7 @@ class Run:
 
     def seen(self, robot: str) -> int:
         """Address of the robot's motion."""
-        fleet, column = self.physics.home[robot]
-        return address_of(fleet.seen) + 8 * FIELDS * column
+        return address_of(self.worlds.motions.seen[robot])
 
     def others(self, robot: str) -> dict[str, Body]:
         """What a robot can see of the others."""
@@ -119,12 +118,14 @@ class Run:
 
     def finish(self) -> tuple[Tables, dict[str, tuple[int, Output]]]:
         """The tables, and the outputs that Python makes with their rows."""
+        for name, sensing in self.sensing.items():
+            self.worlds.arrays |= {f"{name}:{what}": array for what, array in sensing.arrays().items()}
         ordered = self.ordered()
         compiled = [output if isinstance(output, CompiledOutput) else None for _, output in ordered]
         python = {
             name: (row, output) for row, (name, output) in enumerate(ordered) if not isinstance(output, CompiledOutput)
         }
-        return Tables(compiled, self.trackers, self.physics.address, self.physics.scene, self.clock), python
+        return Tables(compiled, self.trackers, self.worlds.address, self.worlds.scene, self.clock), python
 
 
 def parts_of_others(robots: Mapping[str, Robot], robot: str, motions: Mapping[str, Any]) -> Array:

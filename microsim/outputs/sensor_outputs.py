@@ -7,27 +7,24 @@ output that Python makes at its own ticks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine.calls import sample_address
-from microsim.engine.compiled_tick import Call, CompiledOutput, Slot
+from microsim.engine.compiled_tick import CompiledOutput, Slot
 from microsim.engine.components import FixedMount
-from microsim.engine.delay_line import DelayLine, Latency, most_under_way
-from microsim.engine.delayed_readings import MOST_UNDER_WAY, CompiledReading, DelayedReadings
+from microsim.engine.delay_line import ONLY, DelayLine, Latency, most_under_way
+from microsim.engine.delayed_readings import MOST_UNDER_WAY, DelayedReadings
 from microsim.engine.faults import Health
 from microsim.engine.geometry import Array, matrix_from_rpy, rpy_from_matrix
 from microsim.engine.pipeline import Delayed
-from microsim.engine.records import address_of
-from microsim.errors import PluginError
+from microsim.engine.sensor_calls import Call, CompiledReading, windows_of
 from microsim.messages import Prepared, encoders, is_known
 from microsim.messages.outbox import name_in_transcript
 from microsim.outputs.run_outputs import Run, bodies_of, parts_of_others
-from microsim.outputs.sensor_context import sensor_context
-from microsim.outputs.sensor_faults import SensorFaults, is_in, sensor_faults
+from microsim.outputs.sensors_in_worlds import Sensing, SensorFaults, is_in, sensor_context, sensor_faults
 from microsim.plugin_errors import plugin_error, plugin_errors
 from microsim.registry import origin_of
 from microsim.scenario.bundles import own_splats
@@ -49,7 +46,7 @@ PI = 3.141592653589793
 
 def context_of(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> SensorContext:
     """What the sensor may know; its link is added to the tree of frames."""
-    others, motions = run.others(robot), run.physics.motions
+    others, motions = run.others(robot), run.worlds.motions
     robots = run.scenario.robots  # functions below must not keep the run alive
     has_link = hasattr(block, "mount")
     return sensor_context(
@@ -59,7 +56,7 @@ def context_of(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> S
         block,
         run.world,
         run.clock,
-        physics=run.physics,
+        worlds=run.worlds,
         key=run.key(f"{robot}/{name}{sensor.stream}"),
         frame=_add_frame(run, robot, name, block, sensor) if has_link else robots[robot].frame(robot, "base_link"),
         odom_frame=run.odom_frame(robot),
@@ -101,15 +98,14 @@ def add_sensors(run: Run) -> None:
 
 def _add_kernel(run: Run, context: SensorContext, sensor: KernelSensor) -> None:
     target = f"{context.robot}/{context.sensor}"
-    faults, call = _faults(run, context), sensor_call(run, context, sensor)
-    call.jumps = faults.jumps
-    calls = [call, *_altering(run, call, faults)]
+    sensing, silent = sensing_of(run, context, sensor), windows_of(_faults(run, context).silent)
+    calls = sensing.calls
     for form in sensor.messages:
-        topic, ready, slots = _filled(context, sensor, form, call.reading)
+        topic, ready, slots = _filled(context, sensor, form, sensing.readings)
         run.outbox.topics[topic] = (form.type, form.qos)
         run.rates[topic] = context.settings.hz
         trigger, name = run.trigger(context.settings.hz), name_in_transcript(topic, form.type)
-        run.add(sensor.position, topic, CompiledOutput(name, trigger, ready.bytes, slots, calls, faults.silent, target))
+        run.add(sensor.position, topic, CompiledOutput(name, trigger, ready.bytes, slots, calls, silent, target))
         calls = []  # its other messages are sent after this one, with the same reading
 
 
@@ -149,63 +145,18 @@ def _faults(run: Run, context: SensorContext) -> SensorFaults:
     return sensor_faults(run.health.faults, f"{context.robot}/{context.sensor}", run.scenario.plugins)
 
 
-def _altering(run: Run, call: Call, faults: SensorFaults) -> list[Call]:
-    """Calls of faults that change the reading: kernels with a sensor's signature, after the sensor's own."""
-    calls = []
-    for kind, effect, fault in faults.altering:
-        assert effect.alter is not None
-        settings = np.array([fault.first_tick, fault.end_tick, *fault.offset], np.float64)
-        run.memories[f"{fault.target}:{kind.name}:{fault.first_tick}"] = memory = np.zeros(call.reading.size)
-        owner = f"the fault {kind.name} of {call.owner}"
-        with plugin_errors(owner, kind):
-            altering = replace(call, function=sample_address(effect.alter), settings=settings)
-        calls.append(replace(altering, memory=memory, owner=owner))
-    return calls
-
-
-def sensor_call(run: Run, context: SensorContext, sensor: KernelSensor) -> Call:
-    """The call that makes its readings."""
-    target, kernel, tracker = f"{context.robot}/{context.sensor}", sensor.kernel(context), sensor.tracker
-    if kernel is None:
-        raise PluginError(
-            f"robots.{context.robot}.{context.sensor}: the model {context.robot_settings.model} has no joints"
-        )
-    memory = _memory(run, context, sensor, target)
-    owner = run.poses.get(context.robot)
-    numbers = context if owner is None or tracker is None or not tracker.is_shared else owner[1]
-    call = Call(
-        sample_address(kernel),
-        np.array([*sensor.numbers(numbers)], np.float64),
-        run.seen(context.robot),
-        np.zeros(sensor.reading_size(context)),
-        context.key,
-        mount=np.array(context.mount.xyz, np.float64),
-        memory=memory,
-        table=np.zeros(0) if sensor.table is None else np.ascontiguousarray(sensor.table(context), np.float64),
-        owner=f"sensor {target}",
-    )
-    if sensor.reads == "state":
-        fleet, column = run.physics.home[context.robot]
-        call.size, call.stride = fleet.state.shape[0], fleet.state.shape[1]
-        call.seen, call.motion = address_of(fleet.state) + 8 * column, np.zeros(call.size)
-    if tracker is not None:
-        if tracker.frames is not None and context.robot not in run.poses:
-            run.poses[context.robot] = (sensor, context, memory)
-        if tracker.applies(context.settings):
-            run.trackers.append(replace(call, function=sample_address(tracker.kernel), table=np.zeros(0)))
-    return call
-
-
-def _memory(run: Run, context: SensorContext, sensor: KernelSensor, target: str) -> Array:
-    tracker = sensor.tracker
-    if tracker is not None and tracker.is_shared and context.robot in run.poses:
-        return run.poses[context.robot][2]
-    memory = np.zeros(len(sensor.memory))
-    if tracker is not None and tracker.begin is not None:
-        memory[:] = tracker.begin(run.physics.motions[context.robot], context.settings)
-    if sensor.memory:
-        run.memories[target] = memory
-    return memory
+def sensing_of(run: Run, context: SensorContext, sensor: KernelSensor) -> Sensing:
+    """What makes its readings."""
+    fleet, column = run.worlds.home[context.robot]
+    faults, motion = _faults(run, context), run.seen(context.robot)
+    sensing = Sensing(sensor, context, faults, fleet.state, run.owners, column=column, motion=motion)
+    sensing.begin(ONLY, run.worlds.motions.seen[context.robot][None])
+    if sensor.tracker is not None and sensor.tracker.frames is not None:
+        run.poses.setdefault(context.robot, sensing)
+    if sensing.track is not None:
+        run.trackers.append(sensing.track)
+    run.sensing[sensing.target] = sensing
+    return sensing
 
 
 _NO_BODIES: Array = np.zeros((0, 15))
@@ -321,9 +272,9 @@ def _add_delayed(
     run: Run, context: SensorContext, sensor: Sensor, forms: Sequence[MessageForm], delayed: DelayedReadings
 ) -> None:
     target, reading = f"{context.robot}/{context.sensor}", delayed.reading
-    call = Call(reading.address, np.zeros(1), run.seen(context.robot), np.zeros(1), context.key, picture=reading)
+    call = Call(reading.address, np.zeros(1), np.zeros(1), run.seen(context.robot), context.key, picture=reading)
     call.memory = delayed.rows.view(np.float64)
-    dropouts = _faults(run, context).silent
+    dropouts = windows_of(_faults(run, context).silent)
     for form in forms:
         topic, ready, slots = _filled(context, sensor, form)
         name = name_in_transcript(topic, form.type)

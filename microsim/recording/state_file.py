@@ -44,7 +44,7 @@ from microsim.timeline import Timeline
 from microsim.version import __version__
 
 MAGIC = b"MICROSIM STATE\n"
-FORMAT = 5
+FORMAT = 6
 SUFFIX = ".state"
 
 

@@ -247,8 +247,8 @@ def _actors(context: SensorContext) -> Callable[[], tuple[SplatActor, ...]]:
     def now() -> tuple[SplatActor, ...]:
         if not known:  # so it is in batches
             return ()
-        assert context.physics is not None
-        places = ((*each, context.physics.motions[name]) for name, each in known.items())
+        assert context.worlds is not None
+        places = ((*each, context.worlds.motions[name]) for name, each in known.items())
         return tuple(SplatActor(it, mounted_at(at, origin), turned(at, _UNTURNED)) for it, origin, at in places)
 
     return now
@@ -343,7 +343,7 @@ class SplatInstrument:
 
 def splat_instrument(context: SensorContext) -> SplatInstrument:
     camera, noise = splat_camera(context), image_noise(context)
-    return SplatInstrument(camera, channels(context.settings), noise, is_batched=context.physics is None)
+    return SplatInstrument(camera, channels(context.settings), noise, is_batched=context.worlds is None)
 
 
 def picture_now(context: SensorContext, tick: int) -> Bytes:

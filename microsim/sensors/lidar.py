@@ -141,7 +141,7 @@ def _instrument(context: SensorContext) -> Reader:
 
 def _workers(context: SensorContext) -> Workers:
     """The LiDARs of a simulation share their threads. In a batch, threads share the worlds."""
-    is_batched = context.physics is None
+    is_batched = context.worlds is None
     if "threads" not in context.shared:
         from microsim.threads import Threads  # with what starts them: most runs start without it
 

@@ -117,13 +117,13 @@ class PluginOutput:
     def _copy(self, sensor: Any, theirs: SensorContext) -> Any:
         """A copy of the sensor that sees our world and robots, though it may have been made in another Simulation."""
         ours = self.context
-        assert ours.physics is not None
-        assert theirs.physics is not None
+        assert ours.worlds is not None
+        assert theirs.worlds is not None
         shared = {
             id(theirs): ours,
             id(theirs.world): ours.world,
-            id(theirs.physics): ours.physics,
-            id(theirs.physics.motions): ours.physics.motions,
+            id(theirs.worlds): ours.worlds,
+            id(theirs.worlds.motions): ours.worlds.motions,
         }
         with as_plugin_error(ours, self.kind):
             return copy.deepcopy(sensor, shared)

@@ -28,9 +28,9 @@ from microsim.messages.topics import DEFAULT_QOS, Qos
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from microsim.engine.physics import Physics
     from microsim.engine.timekeeper import Clock
     from microsim.engine.world import World
+    from microsim.engine.worlds import OneWorld
 
 Kernel: TypeAlias = Callable[..., None]  # (settings, motion, memory, scene, key, tick, reading)
 DROPOUT, FAIL, JUMP = "dropout", "fail", "jump"  # names of faults, see `microsim.scenario.models`
@@ -85,7 +85,7 @@ class SensorContext:
     settings: Any  # its checked block of the scenario
     world: World
     clock: Clock
-    physics: Physics | None = None  # the robots; None: in batches, where nothing looks at those of one world
+    worlds: OneWorld | None = None  # the robots; None: in batches, where nothing looks at those of one world
     key: int = 0  # of its noise; in batches each world has its own
     mount: FixedMount = field(default_factory=FixedMount)
     frame: str = ""
@@ -116,8 +116,8 @@ class SensorContext:
     @property
     def motion(self) -> Motion:
         """The robot's motion now; fields are named in `microsim.engine.motion`."""
-        assert self.physics is not None
-        return self.physics.motions[self.robot]
+        assert self.worlds is not None
+        return self.worlds.motions[self.robot]
 
     @property
     def place(self) -> tuple[float, float, float]:

@@ -289,7 +289,7 @@ def test_splats_are_drawn_without_a_word_in_the_console(
 
 
 def test_another_scenario_can_be_chosen(browser: Any, started: Callable[..., Run]) -> None:
-    run = started("run", "flat", "--view", "--transport", "none", "--demo")
+    run = started("run", "flat", "--view", "--transport", "none", "--autopilot")
     tab = Tab(browser, run.address)
     try:
         before = [tab.robot("drone"), tab.robot("rover")]
@@ -310,7 +310,7 @@ def test_another_scenario_can_be_chosen(browser: Any, started: Callable[..., Run
 
 def test_pages_leave_no_trace_in_the_messages(browser: Any, world: Path, started: Callable[..., Run]) -> None:
     """Of ten pages one looks on, one closes, one pauses, others are never read: the digest is that of a run alone."""
-    arguments = ("run", str(world), "--demo", "--duration", "20", "--transport", "none", "--json")
+    arguments = ("run", str(world), "--autopilot", "--duration", "20", "--transport", "none", "--json")
     run = started(*arguments)
     deaf, hand = open_panels(run.address), open_panels(run.address)
     hand.send('{"kind": "pause", "value": true}')
@@ -411,7 +411,9 @@ def test_what_a_page_drives_is_recorded_and_replayed_to_the_byte(
     world: Path, tmp_path: Path, started: Callable[..., Run]
 ) -> None:
     bag = tmp_path / "flight"
-    run = started("run", str(world), "--view", "--transport", "none", "--demo", "--duration", "8", "--record", str(bag))
+    run = started(
+        "run", str(world), "--view", "--transport", "none", "--autopilot", "--duration", "8", "--record", str(bag)
+    )
     with open_panels(run.address) as hand:
         for share in range(12):
             hand.send(json.dumps({"kind": "drive", "value": ["rover", {"v": 0.1 * share, "omega": 0.3}]}))

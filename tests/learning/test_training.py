@@ -63,7 +63,20 @@ def test_the_task_of_the_docs_trains(tmp_path: Path) -> None:
 def test_the_command_trains_evaluates_and_writes_a_curve_and_onnx(tmp_path: Path) -> None:
     out, onnx = tmp_path / "hover.npz", tmp_path / "hover.onnx"
     settings = [word for name, value in {**SHORT, "steps": 20_000}.items() for word in ("--set", f"{name}={value}")]
-    words = ["train", "Hover", "--out", str(out), "--onnx", str(onnx), "--worlds", "20", "--json", "--threads", "1"]
+    words = [
+        "policy",
+        "train",
+        "Hover",
+        "--out",
+        str(out),
+        "--onnx",
+        str(onnx),
+        "--worlds",
+        "20",
+        "--json",
+        "--threads",
+        "1",
+    ]
     result = CliRunner().invoke(app, [*words, "--plot", str(tmp_path / "hover.png"), *settings])
     assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)
@@ -102,7 +115,19 @@ def test_a_training_that_is_stopped_keeps_what_was_learned() -> None:
 
 def test_a_signal_ends_the_command_with_a_policy(tmp_path: Path) -> None:
     """The first one after the update under way; it does not wait for a hundred million steps."""
-    words = ["train", "Hover", "--out", "hover.npz", "--worlds", "10", "--set", "worlds=16", "--set", "rollout=4"]
+    words = [
+        "policy",
+        "train",
+        "Hover",
+        "--out",
+        "hover.npz",
+        "--worlds",
+        "10",
+        "--set",
+        "worlds=16",
+        "--set",
+        "rollout=4",
+    ]
     command = [sys.executable, "-m", "microsim", *words, "--set", "steps=1e8", "--set", "target=0"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as process:

@@ -49,7 +49,7 @@ class BagOutput(TypedDict):
     digest: NotRequired[Digest]
 
 
-COMMAND = Command(bag, panel="Recordings", position=240, json={"info": BagOutput})
+COMMAND = Command(bag, panel="Recordings", position=340, json={"info": BagOutput})
 
 
 class InfoOptions(NamedTuple):

@@ -51,7 +51,7 @@ def demo(options: DemoOptions, attachments: Sequence[Attachment] = ()) -> int:
     return carry_out(plan, Chosen("demo", chosen.name, chosen.about, chosen.pilot))
 
 
-COMMAND = Command(demo, panel="Run", position=120, is_joined=True, json=RunOutput)
+COMMAND = Command(demo, panel="Run and watch", position=120, is_joined=True, json=RunOutput)
 
 
 def _list() -> int:

@@ -42,4 +42,4 @@ class DiffOutput(ComparisonOutput):
     summary: Annotated[str, "One sentence: whether they differ, why, and in which message first."]
 
 
-COMMAND = Command(diff, panel="Recordings", position=220, json=DiffOutput)
+COMMAND = Command(diff, panel="Recordings", position=320, json=DiffOutput)

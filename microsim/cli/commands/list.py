@@ -12,7 +12,7 @@ from microsim.cli.terminal import print_json
 
 
 def list_(as_json: JsonOption = False) -> None:
-    """List scenarios, missions, robot models, sensors, generators and metrics.
+    """List scenarios, missions, robots, sensors, metrics and more.
 
     \b
     Examples:
@@ -42,7 +42,7 @@ def _output() -> Any:
     return made
 
 
-COMMAND = Command(list_, panel="Scenarios and worlds", position=310, json=_output)
+COMMAND = Command(list_, panel="Scenarios and worlds", position=410, json=_output)
 
 
 def print_group(title: str, entries: dict[str, str]) -> None:

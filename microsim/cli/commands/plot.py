@@ -14,7 +14,7 @@ def plot(
     path: BagArgument,
     output: Annotated[Path | None, option("--out -o --output FILE", "PNG, SVG or PDF; default: BAG.png.")] = None,
 ) -> None:
-    """Plot a recording: trajectory on the map, altitude, speeds, ranges, radio.
+    """Plot a recording: paths on the map, speeds, ranges, radio.
 
     \b
     Examples:
@@ -30,4 +30,4 @@ def plot(
     print(target)
 
 
-COMMAND = Command(plot, panel="Recordings", position=230)
+COMMAND = Command(plot, panel="Recordings", position=330)

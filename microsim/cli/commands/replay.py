@@ -66,7 +66,7 @@ _ALONE = (
 
 
 def replay(options: ReplayOptions, attachments: Sequence[Attachment] = ()) -> int:
-    """Run a recorded mission again, from its inputs; or the run of a token.
+    """Run a recording again from its inputs, or the run of a token.
 
     Exit codes: 0 success, 1 the replay differs, 2 the input cannot be used.
 
@@ -115,7 +115,7 @@ class VerifyOutput(ComparisonOutput):
     is_cut: Annotated[bool, "Whether the recording was cut off, and compared up to there."]
 
 
-COMMAND = Command(replay, panel="Recordings", position=210, is_joined=True, json=VerifyOutput | ReplayOutput)
+COMMAND = Command(replay, panel="Recordings", position=310, is_joined=True, json=VerifyOutput | ReplayOutput)
 
 
 # ---- a recording -----------------------------------------------------------------------------------------------------

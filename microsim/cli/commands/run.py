@@ -85,15 +85,15 @@ def run(options: RunOptions, attachments: Sequence[Attachment] = ()) -> int:
 
     \b
     Examples:
-      microsim run --demo                          watch something happen
-      microsim run --demo --open                   watch and drive in the browser
-      microsim run --demo --foxglove               watch and drive in Foxglove
+      microsim run --autopilot                   watch something happen
+      microsim run --autopilot --open            watch and drive in the browser
+      microsim run --autopilot --foxglove        watch and drive in Foxglove
       microsim run maze --seed 3 --rtf 5           five times as fast as real time
       microsim run my_world.yaml --duration 2min --rtf 0 --headless --digest
       microsim run --world oval --robots ego,drone    drive and fly in a bundle
       microsim run --world oval --inject camera_front:fail@3s-5s
       microsim run --duration 10 --rtf 0 --json    for scripts
-      microsim run --demo --duration 60 --rtf 0 --record flight
+      microsim run --autopilot --duration 60 --rtf 0 --record flight
       microsim run flat --mission patrol --rtf 0 --quiet    a test: its exit code
       microsim run flat --mission patrol --rtf 0 --junit patrol.xml    for CI
       microsim run --from-state five.state         resume from a saved state
@@ -109,7 +109,7 @@ def run(options: RunOptions, attachments: Sequence[Attachment] = ()) -> int:
     return carry_out(plan, named(options.scenario, options.world), options.digest)
 
 
-COMMAND = Command(run, panel="Run", position=110, is_joined=True, json=RunOutput)
+COMMAND = Command(run, panel="Run and watch", position=110, is_joined=True, json=RunOutput)
 
 
 def _written(options: RunOptions) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from microsim.cli.command import Command, json_outputs
+from microsim.cli.command import Command, as_named_now, json_outputs
 from microsim.errors import UsageError, unknown
 from microsim.options import argument
 
@@ -15,10 +15,11 @@ def schema(
         argument("COMMAND", "A command, for the schema of what its --json prints.", show_default="scenarios"),
     ] = None,
 ) -> None:
-    """Print the JSON schema of scenarios, for editors; or of what a command prints with --json, for scripts.
+    """Print JSON schemas, for editors and scripts.
 
-    In VS Code, with the YAML extension: save it and name it in the first line of
-    a scenario. Keys are then completed, explained and checked while you type.
+    Of scenarios, or of what a command prints with --json. In VS Code, with the
+    YAML extension: save it and name it in the first line of a scenario. Keys are
+    then completed, explained and checked while you type.
 
     \b
     Examples:
@@ -36,11 +37,11 @@ def schema(
     else:
         from microsim.cli.json_schemas import schema_of
 
-        name, outputs = " ".join(command), json_outputs()
+        name, outputs = " ".join(as_named_now(command)), json_outputs()
         if name not in outputs:
             raise UsageError(unknown("no command with --json", repr(name), name, outputs))
         found = schema_of(outputs[name], f"microsim {name} --json")
     print(json.dumps(found, indent=2, ensure_ascii=False))
 
 
-COMMAND = Command(schema, panel="Scenarios and worlds", position=330)
+COMMAND = Command(schema, panel="Scenarios and worlds", position=430)

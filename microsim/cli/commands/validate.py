@@ -23,11 +23,12 @@ def validate(
     plugins: PluginsOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Check scenarios, missions, sweeps and world bundles, and list everything that is wrong with them.
+    """Find mistakes in scenarios, missions, sweeps and bundles.
 
-    Each result is printed as soon as it is known. The exit code is 2 if any file
-    is bad; warnings do not change it. The code of plug-ins does not run, except
-    from folders named with --plugins.
+    Nothing is run. All mistakes are listed, with file, line and column, each
+    result as soon as it is known. The exit code is 2 if any file is bad; warnings
+    do not change it. The code of plug-ins does not run, except from folders named
+    with --plugins.
 
     \b
     Examples:
@@ -79,7 +80,7 @@ def _output() -> Any:
     return list[with_fields(make("ValidatedFile", names), ValidatedFile)]  # type: ignore[misc]
 
 
-COMMAND = Command(validate, panel="Scenarios and worlds", position=320, json=_output)
+COMMAND = Command(validate, panel="Test", position=210, json=_output)
 
 
 def _is_bad(problems: Iterable[Problem]) -> bool:

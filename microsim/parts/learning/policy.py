@@ -314,7 +314,7 @@ def load_policy(policy: str | Path | Policy) -> Policy:
     except _DAMAGED as error:
         if isinstance(error, UsageError):
             raise
-        raise UsageError(f"{file}: not a policy of `microsim train`: {error}") from None
+        raise UsageError(f"{file}: not a policy of `microsim policy train`: {error}") from None
 
 
 def _read(stored: Any, file: Path) -> Policy:

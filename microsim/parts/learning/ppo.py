@@ -40,7 +40,7 @@ CHECKED = 2 * 10**9  # seeds from here on: worlds in which the policy is checked
 
 @dataclass(frozen=True)
 class PpoSettings:
-    """A task's `training` changes them; `microsim train --set worlds=1024` does too."""
+    """A task's `training` changes them; `microsim policy train --set worlds=1024` does too."""
 
     worlds: int = 512
     rollout: int = 16  # steps in each world between two updates

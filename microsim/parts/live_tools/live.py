@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NamesOutput = Annotated[dict[str, list[str]], "Types by name."]
 MessageOutput = Annotated[Any, "A message as an object of its fields; with --field, the value of that field."]
 
-PANEL = "ROS 2 network (no ROS 2 needed)"
+PANEL = "ROS 2 network, with or without ROS 2"
 EXPLAIN_S = 2.0  # of silence, until it is explained
 LONGEST = 128  # elements of a list that are shown as text
 

@@ -1,4 +1,4 @@
-"""Who drives the robots: a mission, or the simple pilot of `--demo`."""
+"""Who drives the robots: a mission, or the simple pilot of `--autopilot`."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class MissionAttachment(Attachment):
         if "--from-state" in plan.given:
             raise UsageError(_NEEDS_START)
         report.check()
-        if "--demo" in plan.given:
-            raise UsageError("--mission and --demo both steer the robots; leave one of them out")
+        if "--autopilot" in plan.given:
+            raise UsageError("--mission and --autopilot both steer the robots; leave one of them out")
         from microsim.parts.missions.mission_file import load_mission
 
         mission = self.mission = load_mission(self.given.mission)
@@ -170,17 +170,19 @@ def verdict_line(verdict: dict[str, Any]) -> str:
     return f"  mission     {verdict['name']}: {met} of {verdict['expectations']} expectations met{rest}"
 
 
-# ---- the pilot of --demo ---------------------------------------------------------------------------------------------
+# ---- --autopilot -----------------------------------------------------------------------------------------------------
 
-PilotOption = Annotated[bool, flag("--demo", "Let a simple pilot fly the drone and drive the rover.")]
+PilotOption = Annotated[
+    bool, flag("--autopilot", "Let a simple pilot fly the drone and drive the rover.", former=("--demo",))
+]
 
 
 class PilotOptions(NamedTuple):
-    demo: PilotOption = False
+    autopilot: PilotOption = False
 
 
 class SimplePilot(Attachment):
-    """The pilot of `--demo`; in a demo it moves the robots of scenarios and worlds that the page loads."""
+    """The pilot of `--autopilot`; in a demo it moves the robots of scenarios and worlds that the page loads."""
 
     name, position = "pilot", 11
     options: ClassVar[Any] = {"run": PilotOptions, "demo": NoOptions}
@@ -197,7 +199,7 @@ class SimplePilot(Attachment):
         yield
         if "--record" not in run.plan.given:
             folder = next(name for number in count(1) if not Path(name := f"flight{number}").exists())
-            again = (*run.plan.again, "--demo", "--rtf", "0", "--duration", "60", "--record", folder)
+            again = (*run.plan.again, "--autopilot", "--rtf", "0", "--duration", "60", "--record", folder)
             run.hints.append(Hint("record a minute, as fast as possible", shell_command(*again)))
         run.hints.append(Hint("list other worlds, missions and robots", shell_command("list")))
 

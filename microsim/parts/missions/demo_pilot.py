@@ -1,4 +1,4 @@
-"""A small pilot for `microsim run --demo`, and an example of how to write one.
+"""A small pilot for `microsim run --autopilot`, and an example of how to write one.
 
 It receives only messages and commands robots through the public API, so the same scenario and seed give the same run:
 - every robot that flies goes round a square at a height of 10 m and radios its position once a second;

@@ -23,9 +23,9 @@ from microsim.documents.values import MAX_LENGTH_M
 from microsim.engine import exact
 from microsim.engine.components import YAW, X, Y, Z
 from microsim.engine.geometry import Array
-from microsim.engine.physics import Fleet
 from microsim.engine.timekeeper import NS_PER_S, Trigger, exact_rate
 from microsim.engine.world import World
+from microsim.engine.worlds import Fleet
 from microsim.errors import UsageError
 from microsim.messages.outbox import Message
 from microsim.messages.topics import TOPICS, Qos
@@ -138,8 +138,8 @@ class RobotSimulator:
 
     def _add_frames(self, run: BareRun, robot: str) -> None:
         """/tf of a robot, as `tf_tree` says."""
-        settings, odom = self.settings, run.memories[f"{robot}/odom"]
-        correction, drifts = run.memories[f"{robot}/amcl_pose"], np.ones(1)
+        settings, odom = self.settings, run.sensing[f"{robot}/odom"].memories[0]
+        correction, drifts = run.sensing[f"{robot}/amcl_pose"].memories[0], np.ones(1)
         top, middle, base = settings.frame_map, settings.frame_odom, settings.frame_base
         frames = []
         if settings.tf_tree == "map_base":

@@ -31,7 +31,7 @@ from microsim.documents.values import (
     show,
 )
 from microsim.engine.command_timeout import timeout_ticks
-from microsim.engine.physics import Fleet
+from microsim.engine.worlds import Fleet
 from microsim.messages.outbox import Messages
 from microsim.messages.topics import TOPICS
 from microsim.parts.ros2.node_parameters import read_settings

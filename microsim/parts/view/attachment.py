@@ -140,7 +140,7 @@ class LiveDashboard(Attachment):
             yield
         if not (self.given.headless or run.hints or run.runner.pilots) and sys.stdout.isatty():
             again = run.plan.again
-            run.hints.append(Hint("let a pilot move the robots", shell_command(*again, "--demo")))
+            run.hints.append(Hint("let a pilot move the robots", shell_command(*again, "--autopilot")))
             run.hints.append(Hint("watch and drive in the browser", shell_command(*again, "--open")))
 
     def _shown(self, run: Run) -> Iterator[None]:

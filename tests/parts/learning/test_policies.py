@@ -164,7 +164,7 @@ def test_an_archive_that_is_encrypted_or_of_another_kind_is_refused(tmp_path: Pa
     raw = bytearray((SHIPPED / "Hover.npz").read_bytes())
     raw[raw.find(b"PK\x01\x02") + place] = value
     (tmp_path / "policy.npz").write_bytes(raw)
-    with pytest.raises(UsageError, match="not a policy of `microsim train`"):
+    with pytest.raises(UsageError, match="not a policy of `microsim policy train`"):
         load_policy(tmp_path / "policy.npz")
 
 
@@ -183,7 +183,7 @@ def test_damaged_archives_are_refused(tmp_path: Path) -> None:
     for content in [b"[" * 100_000, *(dice.integers(0, 256, 40, np.uint8).tobytes() for _ in range(30))]:
         at = int(dice.integers(30, len(packed) - 100))
         file.write_bytes(packed[:at] + content[:40] + packed[at + 40 :])
-        with pytest.raises(UsageError, match=r"not a policy of `microsim train`|expected a"):
+        with pytest.raises(UsageError, match=r"not a policy of `microsim policy train`|expected a"):
             load_policy(file)
 
 
@@ -303,7 +303,18 @@ def test_a_task_that_sees_what_no_message_carries_cannot_be_run_over_ros_2() -> 
 def test_a_failed_episode_is_a_mission_whose_token_repeats_it_and_that_can_be_shrunk(tmp_path: Path) -> None:
     file = tmp_path / "poor.npz"
     arbitrary("RoverAvoid", 3).save(file)
-    words = ["evaluate", str(file), "--worlds", "12", "--seed", "5", "--failures", str(tmp_path / "failed"), "--shrink"]
+    words = [
+        "policy",
+        "evaluate",
+        str(file),
+        "--worlds",
+        "12",
+        "--seed",
+        "5",
+        "--failures",
+        str(tmp_path / "failed"),
+        "--shrink",
+    ]
     result = CliRunner().invoke(app, [*words, "--json"])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
@@ -322,8 +333,19 @@ def test_a_failed_episode_is_a_mission_whose_token_repeats_it_and_that_can_be_sh
 def test_only_failures_that_were_written_can_be_shrunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "poor.npz"
     arbitrary("RoverAvoid", 3).save(file)
-    monkeypatch.setattr("microsim.parts.learning.commands.evaluate._MOST_WRITTEN", 0)
-    words = ["evaluate", str(file), "--worlds", "4", "--seed", "5", "--failures", str(tmp_path / "failed"), "--shrink"]
+    monkeypatch.setattr("microsim.parts.learning.evaluate_command._MOST_WRITTEN", 0)
+    words = [
+        "policy",
+        "evaluate",
+        str(file),
+        "--worlds",
+        "4",
+        "--seed",
+        "5",
+        "--failures",
+        str(tmp_path / "failed"),
+        "--shrink",
+    ]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert "none of the first 0 failures has a collision: there is nothing to shrink" in result.stderr
@@ -343,7 +365,7 @@ def test_files_that_cannot_be_written_are_refused_before_a_training(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.png").mkdir()
-    result = CliRunner().invoke(app, ["train", "RoverAvoid", *words])
+    result = CliRunner().invoke(app, ["policy", "train", "RoverAvoid", *words])
     assert part in str(result.exception)
 
 
@@ -351,10 +373,12 @@ def test_the_policy_command_describes_writes_a_scenario_and_refuses_what_is_miss
     file, scenario = tmp_path / "rover.npz", tmp_path / "avoid.yaml"
     arbitrary("RoverAvoid").save(file)
     runner = CliRunner()
-    assert "19 → 24 → 2" in runner.invoke(app, ["policy", str(file)]).stdout
-    assert runner.invoke(app, ["policy", str(file), "--scenario", str(scenario), "--seed", "7"]).exit_code == 0
+    assert "19 → 24 → 2" in runner.invoke(app, ["policy", "info", str(file)]).stdout
+    assert (
+        runner.invoke(app, ["policy", "export", str(file), "--scenario", str(scenario), "--seed", "7"]).exit_code == 0
+    )
     assert "expect: /rover/cmd_vel" in scenario.read_text()
-    missing = runner.invoke(app, ["policy", str(tmp_path / "none.npz")])
+    missing = runner.invoke(app, ["policy", "info", str(tmp_path / "none.npz")])
     assert "no such file" in str(missing.exception or missing.output)
 
 

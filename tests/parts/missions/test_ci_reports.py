@@ -74,7 +74,7 @@ def test_a_mission_is_a_test_for_each_thing_that_it_requires(tmp_path):
     [
         (("run", "flat", "--junit", "x.xml"), "--junit reports on a mission: add --mission FILE"),
         (("run", "flat", "--mission", "hover", "--junit", "no/x.xml"), "there is no folder no"),
-        (("check", "flat", "--markdown", "."), "is a folder"),
+        (("determinism", "flat", "--markdown", "."), "is a folder"),
         (("sweep", "flat", "--mission", "hover", "--find", "collisions > 0", "--junit", "x.xml"), "leave out --junit"),
     ],
 )

@@ -820,9 +820,9 @@ def test_run_refuses_a_bad_mission_and_two_pilots(tmp_path: Path) -> None:
     done = cli("run", "flat", "--mission", "m.yaml", *FAST, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("microsim: the mission has 2 problems:\n  m.yaml:2:14: do[0].robot: ")
-    done = cli("run", "--mission", "hover", "--demo", *FAST)
+    done = cli("run", "--mission", "hover", "--autopilot", *FAST)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--mission and --demo" in done.stderr
+    assert "--mission and --autopilot" in done.stderr
 
 
 def test_validate_and_list_know_missions(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`microsim check`: what is the same is proved, what differs is found, what breaks is told, and nothing hangs."""
+"""`microsim determinism`: what is the same is proved, what differs is found, what breaks is told, and nothing hangs."""
 
 import hashlib
 import json
@@ -90,20 +90,20 @@ def write_plugin(folder: Path, body: str) -> None:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "microsim", "check", "--plugins", ".", *arguments]
+    return [sys.executable, "-m", "microsim", "determinism", "--plugins", ".", *arguments]
 
 
 def cli(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return run_microsim("check", "--plugins", ".", *arguments, cwd=cwd)
+    return run_microsim("determinism", "--plugins", ".", *arguments, cwd=cwd)
 
 
 @pytest.fixture
 def short_check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """`microsim check` in the folder, with the reference and another hash seed only: a process of two seconds each."""
+    """`microsim determinism` in the folder, with the reference and another hash seed only: two seconds each."""
     two = environments()[:2]
     monkeypatch.setattr("microsim.parts.sweep.check.environments", lambda slow: two)
     monkeypatch.chdir(folder)
-    return lambda *arguments: CliRunner().invoke(app, ["check", "--plugins", ".", *arguments])
+    return lambda *arguments: CliRunner().invoke(app, ["determinism", "--plugins", ".", *arguments])
 
 
 # ---- whole checks ---------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def test_a_run_that_depends_on_nothing_is_proved_the_same(folder: Path, further:
     done = cli("world.yaml", "--missions", "fly.yaml", *further, "--json", "--jobs", "2", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     facts = json.loads(done.stdout)
-    assert_published("check", facts)
+    assert_published("determinism", facts)
     names = list(facts["environments"])
     assert facts["identical"] is True
     assert {"reference", "hash_seed", "one_thread", "real_time", "generic_cpu"} <= set(names)

@@ -125,7 +125,7 @@ def test_a_still_shows_map_and_camera(tmp_path: Path) -> None:
     from PIL import Image
 
     target = tmp_path / "still.png"
-    found = CliRunner().invoke(app, ["shot", "hover", "--at", "2", "--out", str(target)])
+    found = CliRunner().invoke(app, ["picture", "hover", "--at", "2", "--out", str(target)])
     assert found.exit_code == 0, found.output
     picture = Image.open(target).convert("RGB")
     assert picture.width > 1000
@@ -136,7 +136,7 @@ def test_a_still_shows_map_and_camera(tmp_path: Path) -> None:
 
 def test_stills_go_into_pictures_only(tmp_path: Path) -> None:
     with pytest.raises(MicroSimError, match=r"ends with \.png"):
-        CliRunner().invoke(app, ["shot", "flat", "--out", str(tmp_path / "x.txt")], catch_exceptions=False)
+        CliRunner().invoke(app, ["picture", "flat", "--out", str(tmp_path / "x.txt")], catch_exceptions=False)
 
 
 class Boat(Rover):

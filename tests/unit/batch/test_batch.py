@@ -1,5 +1,6 @@
 """A batch of worlds: each is the `Simulation` with its seed, bit for bit, whatever the others do."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -168,7 +169,7 @@ def test_worlds_read_side_by_side_read_what_they_read_alone(obstacles: dict[str,
             batch.reset(np.arange(batch.n) % part < ticks)
     snapshots = [half.snapshot().arrays for half in halves]
     for name, array in together.snapshot().arrays.items():
-        axis = together._arrays()[name][1]
+        axis = 2 if name == "touched" else together.worlds.arrays[name].axis
         np.testing.assert_array_equal(array, np.concatenate([each[name] for each in snapshots], axis), name)
     beams = np.concatenate(seen)
     kinds = np.isnan(beams), np.isinf(beams) & (beams > 0), np.isinf(beams) & (beams < 0), np.isfinite(beams)
@@ -419,3 +420,58 @@ def test_without_the_block_nothing_is_drawn() -> None:
 def test_what_cannot_be_drawn_is_refused(block: dict[str, Any], message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
         microsim.load_scenario(scenario(randomize=block))
+
+
+# ---- faults that keep something --------------------------------------------------------------------------------------
+
+FREEZING = """
+from microsim.engine.compiled import kernel
+from microsim.faults import FaultKind, OnSensor
+
+@kernel
+def alter(settings, motion, memory, scene, key, tick, reading):
+    if settings[0] <= tick < settings[1]:  # the first reading of the fault is repeated
+        for k in range(reading.shape[0]):
+            if memory[k] == 0.0:
+                memory[k] = reading[k]
+            reading[k] = memory[k]
+
+FAULT = FaultKind("freeze", "the first reading is repeated", OnSensor(alter=alter))
+"""
+
+
+def freezing(folder: Path) -> dict[str, Any]:
+    (folder / "freeze.py").write_text(FREEZING)
+    robots = {"rover": bare(gps={"hz": 10}, imu={"hz": 10}, start={"map_pose": {"x": 4.0, "y": 5.0, "yaw": 0.5}})}
+    faults = [f"rover/{name}:freeze@0.15s-2s" for name in ("gps", "imu")]
+    return scenario(plugins=[str(folder)], robots=robots, faults=faults)
+
+
+@pytest.mark.parametrize("ticks", [1, 7, 40])
+def test_a_fault_keeps_in_a_batch_what_it_keeps_alone(tmp_path: Path, ticks: int) -> None:
+    """In long steps nobody sees the reading that it repeats."""
+    data = freezing(tmp_path)
+    batch = BatchSimulation(data, 2, sensors=["rover/gps", "rover/imu"])
+    singles = Singles(data, batch.seeds)
+    for _ in range(2):
+        batch.commands("rover")[0] = 1.0
+        singles.command("rover", batch.commands("rover"))
+        batch.step(ticks)
+        singles.step(ticks)
+        assert_equal(batch, singles)
+
+
+def test_what_a_fault_keeps_is_reset_and_restored_with_its_world(tmp_path: Path) -> None:
+    batch = BatchSimulation(freezing(tmp_path), 2, sensors=["rover/gps"])
+    batch.commands("rover")[0] = 1.0
+    start = batch.snapshot()
+    batch.step(30)
+    frozen = batch.readings["rover/gps"].copy()
+    batch.restore(start)
+    batch.commands("rover")[0] = -1.0
+    batch.step(30)
+    assert (batch.readings["rover/gps"] != frozen).any(axis=1).all()
+    batch.reset()
+    batch.commands("rover")[0] = 1.0
+    batch.step(30)
+    np.testing.assert_array_equal(batch.readings["rover/gps"], frozen)

@@ -55,7 +55,7 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_json_is_one_line_with_the_facts_of_the_run() -> None:
-    done = cli("run", "flat", "--seed", "-7", "--duration", "2", "--rtf", "0", "--json", "--demo")
+    done = cli("run", "flat", "--seed", "-7", "--duration", "2", "--rtf", "0", "--json", "--autopilot")
     assert done.returncode == 0
     assert done.stderr == ""
     assert done.stdout.count("\n") == 1
@@ -94,7 +94,7 @@ def test_a_file_and_its_copy_by_name_give_the_same_run(tmp_path: Path) -> None:
 
 
 def test_the_demo_ends_with_hints() -> None:
-    done = cli("run", "--demo", "--duration", "1", *FAST)
+    done = cli("run", "--autopilot", "--duration", "1", *FAST)
     assert done.returncode == 0
     assert hints_in(done.stdout)[0] == ["make", "demo"]
     assert hints_in(done.stdout)[-1][-1] == "list"
@@ -214,7 +214,7 @@ def test_an_interrupt_before_the_first_tick_is_quiet_too() -> None:
 def test_a_terminal_gets_the_dashboard_and_then_the_summary() -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "microsim", "run", "--demo", "--duration", "2"],
+        [sys.executable, "-m", "microsim", "run", "--autopilot", "--duration", "2"],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -352,7 +352,7 @@ def test_a_disk_that_fills_up_in_the_middle_fails_the_run(tmp_path: Path) -> Non
         (["run", "--sed", "3"], "--seed"),
         (["run", "--seed", "1.5"], "expected a 64-bit integer, found '1.5'"),
         (["run", "--seed", str(2**63)], "64-bit"),
-        (["shot", "ovall"], "no scenario or demo 'ovall'; did you mean 'oval'?"),
+        (["picture", "ovall"], "no scenario or demo 'ovall'; did you mean 'oval'?"),
         (["sweep", "missing.yaml"], "missing.yaml: no such file"),
         (
             ["run", "--duration", "nan"],
@@ -549,7 +549,7 @@ cli.main(*sys.argv.pop().split())
 """
 
 
-@pytest.mark.parametrize("command", ["run large.yaml --duration 0 --rtf 0 -q", "shot large.yaml"])
+@pytest.mark.parametrize("command", ["run large.yaml --duration 0 --rtf 0 -q", "picture large.yaml"])
 def test_too_little_memory_is_reported_as_such(command: str, tmp_path: Path) -> None:
     (tmp_path / "large.yaml").write_text("map: {size_xy_cells: [4000, 4000]}")
     variables = environment(NUMBA_DISABLE_JIT="1", OPENBLAS_NUM_THREADS="1")
@@ -580,6 +580,33 @@ def test_version_and_help() -> None:
     assert cli("--version").stdout == f"microsim {microsim.__version__}\n"
     top = cli("--help").stdout
     assert all(command in top for command in ("run", "validate", "schema", "list"))
+
+
+def test_help_is_one_screen_of_80_columns_with_a_line_for_each_command() -> None:
+    lines = cli("--help").stdout.splitlines()
+    assert len(lines) <= 42
+    assert [line for line in lines if len(line) > 80] == []
+    listed = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert sorted(listed) == sorted({name.split()[0] for name in commands()})
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [
+        (["check", "nothing"], ["determinism", "nothing"]),
+        (["shot", "nothing"], ["picture", "nothing"]),
+        (["evaluate", "nothing"], ["policy", "evaluate", "nothing"]),
+        (["train", "nothing"], ["policy", "train", "nothing"]),
+        (["policy", "none.npz", "--node"], ["policy", "run", "none.npz"]),
+        (["picture", "nothing", "--demo"], ["picture", "nothing", "--autopilot"]),
+    ],
+    ids=" ".join,
+)
+def test_a_former_name_works_with_a_hint(former: list[str], now: list[str]) -> None:
+    before, after = cli(*former), cli(*now)
+    hint, _, rest = before.stderr.partition("\n")
+    assert re.fullmatch(r"microsim: .+ is now .+; the old name will not work in the next version", hint)
+    assert (before.returncode, before.stdout, rest) == (after.returncode, after.stdout, after.stderr)
 
 
 def commands() -> dict[str, Any]:
@@ -613,7 +640,7 @@ def test_help_shows_words_in_brackets_and_no_type_of_flags() -> None:
             assert "[" not in (getattr(parameter, "help", "") or ""), f"{name}: taken for markup"
             if getattr(parameter, "is_flag", False) and parameter.name != "help":
                 assert parameter.metavar == "", f"{name} {parameter.name}: looks as if it took a value"
-    shown = cli("check", "--help").stdout + cli("diff", "--help").stdout
+    shown = cli("determinism", "--help").stdout + cli("diff", "--help").stdout
     for text, is_shown in (("diff [OPTIONS] A B", True), ("[default: all shipped ones]", True), ("<bool>", False)):
         assert (text in shown) == is_shown
 
@@ -708,7 +735,7 @@ def test_a_broken_command_of_a_package_is_named_and_harms_no_other(tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "printed"),
     [
-        (("run", "flat", "--duration", "1", "--rtf", "0", "--demo"), ""),
+        (("run", "flat", "--duration", "1", "--rtf", "0", "--autopilot"), ""),
         (("run", "flat", "--duration", "1", "--rtf", "0", "--digest"), "[0-9a-f]{64}\n"),
         (("run", "flat", "--mission", "hover", "--duration", "1", "--rtf", "0"), ""),
         (("sweep", "flat", "--duration", "1", "--seeds", "0..1", "--jobs", "1"), ""),

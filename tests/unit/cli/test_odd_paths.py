@@ -69,7 +69,7 @@ def test_a_recording_is_plotted_from_inside_its_folder(
         ("plot",),
         ("bag", "info"),
         ("bag", "repair"),
-        ("shot", "flat", "--out"),
+        ("picture", "flat", "--out"),
         ("bundle", "new"),
         ("bundle", "info"),
         ("bundle", "pack", "minimal_test", "--output"),

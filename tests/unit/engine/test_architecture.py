@@ -97,8 +97,8 @@ OPEN = {
         road_map rules similarity splat_import splat_sources zstd""",
     "cli": "command commands.replay json_schemas precompile runs terminal",
     "documents": "json_text values yaml_text",
-    "engine": """command_timeout compiled components exact faults geodesy geometry motion noise physics radio
-        random_layout schedule timekeeper world""",
+    "engine": """command_timeout compiled components exact faults geodesy geometry motion noise radio
+        random_layout schedule timekeeper world worlds""",
     "messages": """checked definition_text encoders inputs inputs.drive_commands inputs.set_pose mappings outbox topics
         type_files types""",
     "recording": "attachment bag_io bag_model bag_plot bag_replay bag_source compare inputs recorder",

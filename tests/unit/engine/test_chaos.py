@@ -124,8 +124,8 @@ def test_a_probability_of_0_changes_nothing_and_one_between_loses_some(probabili
 def speeds(*faults: str, ticks: int = 12) -> list[int]:
     """What was put into force, by tick: commands of 1, 2, 3 … mm/s, one in each."""
     sim, found = world(*faults), []
-    taken = sim._schedule.physics.command
-    sim._schedule.physics.command = lambda robot, values: (found.append(round(1000 * values[0])), taken(robot, values))  # type: ignore[method-assign, func-returns-value, assignment]
+    taken = sim._schedule.worlds.command
+    sim._schedule.worlds.command = lambda robot, values: (found.append(round(1000 * values[0])), taken(robot, values))  # type: ignore[method-assign, func-returns-value, assignment]
     per_tick = []
     for tick in range(ticks):
         sim.command("rover", v=0.001 * (tick + 1))

@@ -181,7 +181,7 @@ def put_box(pose, body):
 
 def boxes_of(sim):
     names = sim.robots
-    motions = {name: sim._schedule.physics.motions[name] for name in names}
+    motions = {name: sim._schedule.worlds.motions[name] for name in names}
     rows = {name: box_of(body_row(motions[name], Body(*sim.scenario.robots[name].body()))) for name in names}
     return names, rows
 

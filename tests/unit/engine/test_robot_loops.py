@@ -10,10 +10,10 @@ from microsim.engine.calls import call_now
 from microsim.engine.components import TRACE, Airflow, state_at, trace_at
 from microsim.engine.contact_tables import Contacts, Mover
 from microsim.engine.geodesy import tangent_plane
-from microsim.engine.physics import scene_of
 from microsim.engine.records import address_of, grid_of
 from microsim.engine.robot_loops import FLEET, advance_address, advance_many_address
 from microsim.engine.world import Shape, World
+from microsim.engine.worlds import scene_of
 from microsim.robots.drone import Drone
 from microsim.robots.rover import Rover
 

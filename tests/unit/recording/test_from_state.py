@@ -138,6 +138,8 @@ def test_a_demo_takes_over_without_catching_up_on_seconds_that_are_gone(tmp_path
     sim = Simulation("flat", 3)
     sim.step(600)
     save_state(tmp_path / "at.state", sim.snapshot())
-    done = microsim("run", "--from-state", tmp_path / "at.state", "--demo", "--duration", "1", "--rtf", "0", "--json")
+    done = microsim(
+        "run", "--from-state", tmp_path / "at.state", "--autopilot", "--duration", "1", "--rtf", "0", "--json"
+    )
     facts = json.loads(done.stdout.splitlines()[-1])
     assert max(link["sent"] for link in facts["radio"]) <= 3

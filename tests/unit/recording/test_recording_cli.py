@@ -23,7 +23,7 @@ def microsim(*arguments: Any) -> Result:
 
 
 def run(folder: Path, *arguments: Any) -> Result:
-    return microsim("run", "flat", "--demo", "--duration", "3", "--rtf", "0", "--record", folder, *arguments)
+    return microsim("run", "flat", "--autopilot", "--duration", "3", "--rtf", "0", "--record", folder, *arguments)
 
 
 def test_a_run_is_recorded_verified_and_told_apart(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import microsim
 from microsim.engine.components import Airflow
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.motion import AXES, X, Y, Z
-from microsim.engine.physics import Physics, make_fleet, put, settle_on_ground
 from microsim.engine.world import Shape, World
+from microsim.engine.worlds import Fleet, OneWorld, put_at, settle_on_ground
 from microsim.errors import ScenarioError
 from microsim.recording.bag_io import RecordOptions, open_bag
 from microsim.recording.bag_replay import Replay
@@ -36,28 +36,28 @@ def world(
     return World(cell, heights, np.zeros(heights.shape, np.uint8), tuple(obstacles), (), west, south)
 
 
-def physics(
+def one_world(
     ground: World, x: float = 0.0, y: float = 0.0, yaw: float = 0.0, cmd_timeout_s: float | None = None, **changes: Any
-) -> Physics:
+) -> OneWorld:
     car = CAR.model_copy(update={**changes, "cmd_timeout_s": cmd_timeout_s})
     state = np.zeros((MODEL.rows, 1))
-    put(MODEL, state[:, 0], ground, x, y, 0.0, yaw)
+    put_at(MODEL, state[:, 0], ground, x, y, 0.0, yaw)
     parameters = np.array([MODEL.parameters(car, Airflow(), DT)]).T.copy()
-    fleet = make_fleet(MODEL, ["ego"], state, parameters, [0])
+    fleet = Fleet(MODEL, ("ego",), state, parameters, np.zeros(1, np.int64))
     settle_on_ground(fleet, ground)
-    return Physics(ground, DT, [fleet], tangent_plane(0.0, 0.0, 0.0))
+    return OneWorld(ground, DT, [fleet], tangent_plane(0.0, 0.0, 0.0))
 
 
-def command(run: Physics, **values: float) -> None:
+def command(run: OneWorld, **values: float) -> None:
     run.command("ego", [values.get(name, 0.0) for name in MODEL.inputs])
 
 
-def state(run: Physics) -> Any:
+def state(run: OneWorld) -> Any:
     rows = run.fleets[0].state[:, 0]
     return {name: float(rows[row]) for name, row in MODEL.state.items()}
 
 
-def drive(run: Physics, ticks: int, start: int = 0) -> list[Any]:
+def drive(run: OneWorld, ticks: int, start: int = 0) -> list[Any]:
     seen = []
     for tick in range(start, start + ticks):
         run.move(tick)
@@ -70,7 +70,7 @@ def drive(run: Physics, ticks: int, start: int = 0) -> list[Any]:
 def test_a_held_steering_angle_gives_a_circle_of_radius_wheelbase_over_its_tangent(
     steering: float, side: float, speed: float
 ) -> None:
-    run = physics(world(west=-500.0, south=-400.0, cell=5.0))
+    run = one_world(world(west=-500.0, south=-400.0, cell=5.0))
     run.fleets[0].state[MODEL.row("steering")], run.fleets[0].state[MODEL.row("speed")] = side * steering, speed
     command(run, steering=side * steering, speed=speed)
     radius = BASE / math.tan(steering)
@@ -82,7 +82,7 @@ def test_a_held_steering_angle_gives_a_circle_of_radius_wheelbase_over_its_tange
 
 
 def test_full_throttle_is_uniform_acceleration_up_to_the_speed_limit() -> None:
-    run = physics(world(cell=5.0), max_acceleration=2.0, max_speed=6.0)
+    run = one_world(world(cell=5.0), max_acceleration=2.0, max_speed=6.0)
     command(run, throttle=1.0)
     poses = drive(run, 500)
     assert poses[199]["speed"] == pytest.approx(4.0, rel=1e-12)
@@ -92,7 +92,7 @@ def test_full_throttle_is_uniform_acceleration_up_to_the_speed_limit() -> None:
 
 
 def test_a_brake_stops_within_v_squared_over_2a_and_never_drives_backward() -> None:
-    run = physics(world(cell=5.0))
+    run = one_world(world(cell=5.0))
     run.fleets[0].state[MODEL.row("speed")] = 9.0
     command(run, brake=1.0)
     poses = drive(run, 400)
@@ -102,7 +102,7 @@ def test_a_brake_stops_within_v_squared_over_2a_and_never_drives_backward() -> N
 
 
 def test_a_wanted_speed_is_reached_and_held_also_backward_and_through_zero() -> None:
-    run = physics(world(cell=5.0))
+    run = one_world(world(cell=5.0))
     command(run, speed=4.0)
     assert drive(run, 200)[-1]["speed"] == 4.0
     command(run, speed=-2.0)
@@ -114,7 +114,7 @@ def test_a_wanted_speed_is_reached_and_held_also_backward_and_through_zero() -> 
 
 
 def test_an_ackermann_acceleration_and_steering_rate_are_limits() -> None:
-    run = physics(world(cell=5.0))
+    run = one_world(world(cell=5.0))
     command(run, speed=9.0, acceleration=0.5, steering=0.5, steering_rate=0.1)
     pose = drive(run, 100)[-1]
     assert pose["speed"] == pytest.approx(0.5)
@@ -123,7 +123,7 @@ def test_an_ackermann_acceleration_and_steering_rate_are_limits() -> None:
 
 def test_the_heading_over_a_steering_ramp_is_the_integral_of_its_tangent() -> None:
     """Steering w·t at speed v turns the car by -v / (wheelbase·w) · ln cos(w·t)."""
-    run, speed, rate = physics(world(cell=5.0)), 2.0, CAR.max_steering_rate
+    run, speed, rate = one_world(world(cell=5.0)), 2.0, CAR.max_steering_rate
     run.fleets[0].state[MODEL.row("speed")] = speed
     command(run, steering=0.6, speed=speed)
     pose = drive(run, 70)[-1]
@@ -139,7 +139,7 @@ def test_the_heading_over_a_steering_ramp_is_the_integral_of_its_tangent() -> No
 @settings(max_examples=many(30, 3))
 def test_on_an_inclined_plane_the_car_stands_along_it(east: float, north: float, yaw: float) -> None:
     x, y = np.meshgrid(-50.0 + 0.5 * (np.arange(200) + 0.5), -40.0 + 0.5 * (np.arange(160) + 0.5))
-    run = physics(world(east * x + north * y), yaw=yaw)
+    run = one_world(world(east * x + north * y), yaw=yaw)
     command(run, speed=3.0, steering=0.3)
     drive(run, 20)
     run.look()
@@ -152,7 +152,7 @@ def test_on_an_inclined_plane_the_car_stands_along_it(east: float, north: float,
 
 def test_on_a_slope_the_speed_is_that_along_the_ground() -> None:
     x, _ = np.meshgrid(-50.0 + 0.5 * (np.arange(200) + 0.5), np.zeros(160))
-    run = physics(world(0.75 * x))  # 3 up for 4 along
+    run = one_world(world(0.75 * x))  # 3 up for 4 along
     run.fleets[0].state[MODEL.row("speed")] = 5.0
     command(run, speed=5.0)
     pose = drive(run, 100)[-1]
@@ -167,7 +167,7 @@ def hole(elevation: Any, i: slice, j: slice) -> Any:
 @pytest.mark.parametrize("speed", [1.0, 14.0])
 def test_the_car_stops_at_the_edge_of_missing_ground_says_so_and_can_drive_back(speed: float) -> None:
     ground = world(hole(np.zeros((160, 200)), slice(150, 200), slice(0, 160)))  # from x = 25 on there is nothing
-    run = physics(ground)
+    run = one_world(ground)
     command(run, speed=speed)
     poses = drive(run, 3000)
     front = poses[-1]["x"] + CAR.length_m - CAR.rear_overhang_m
@@ -188,7 +188,7 @@ def test_no_part_of_the_body_s_outline_enters_an_occupied_cell(yaw: float, steer
         Shape("rectangle", 1, (10.0 * i, 10.0 * j), size=(2.0, 2.0), height_m=2.0) for i in (-1, 1) for j in (-1, 1)
     ]
     ground = world(obstacles=boxes)
-    run = physics(ground, yaw=yaw)
+    run = one_world(ground, yaw=yaw)
     command(run, speed=speed, steering=steering)
     last = drive(run, 300)[-1]
     for p in np.linspace(-CAR.rear_overhang_m, CAR.length_m - CAR.rear_overhang_m, 40):
@@ -200,13 +200,13 @@ def test_no_part_of_the_body_s_outline_enters_an_occupied_cell(yaw: float, steer
 
 
 def test_a_car_put_down_half_over_the_map_s_edge_can_drive_in() -> None:
-    run = physics(world(), x=-49.9, y=0.0)
+    run = one_world(world(), x=-49.9, y=0.0)
     command(run, speed=3.0)
     assert drive(run, 200)[-1]["x"] > -47.0
 
 
 def test_a_command_times_out_after_its_ticks_into_an_emergency_stop_with_the_steering_held() -> None:
-    run = physics(world(cell=5.0), cmd_timeout_s=1.0)
+    run = one_world(world(cell=5.0), cmd_timeout_s=1.0)
     run.fleets[0].state[MODEL.row("speed")] = 10.0
     command(run, speed=10.0, steering=0.6, steering_rate=0.1)
     drive(run, 100, start=7)
@@ -225,7 +225,7 @@ def test_a_command_times_out_after_its_ticks_into_an_emergency_stop_with_the_ste
 
 
 def test_many_ticks_at_once_are_as_many_single_ones_also_across_a_timeout() -> None:
-    one, many_at_once = (physics(world(cell=5.0), cmd_timeout_s=0.3) for _ in range(2))
+    one, many_at_once = (one_world(world(cell=5.0), cmd_timeout_s=0.3) for _ in range(2))
     for run in (one, many_at_once):
         command(run, speed=5.0, steering=0.2)
     drive(one, 200)

@@ -110,7 +110,7 @@ def test_after_the_timeout_the_rover_coasts_by_its_response_and_drag():
 def test_without_a_response_only_drag_is_left_and_it_decays_with_m_over_c():
     """A response time of hours is coasting by drag alone: e-folding after m / c = 2.5 s."""
     sim = driving(1000, {**NEVER, "response_time": 1e4})
-    fleet, column = sim._schedule.physics.home["rover"]
+    fleet, column = sim._schedule.worlds.home["rover"]
     fleet.state[fleet.model.row("v"), column] = 1.0
     sim.advance(2500)
     assert sim.state("rover").v == pytest.approx(math.exp(-1.0), rel=1e-3)

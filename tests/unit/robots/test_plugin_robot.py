@@ -172,7 +172,7 @@ def test_robots_without_a_timeout_keep_their_command() -> None:
 def test_commands_for_many_columns_are_taken_at_once() -> None:
     sim = microsim.Simulation(world(sled={}, second={"model": "sled"}, third={"model": "sled"}))
     sim.step(5)
-    fleet = sim._schedule.physics.home["sled"][0]
+    fleet = sim._schedule.worlds.home["sled"][0]
     fleet.take(slice(1, 3), [[1.0, 2.0]])
     assert fleet.command.tolist() == [[0.0, 1.0, 2.0]]
     assert fleet.state[sim.model("sled").age_row].tolist() == [5.0, 0.0, 0.0]

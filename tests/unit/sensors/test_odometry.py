@@ -183,7 +183,7 @@ def test_drift_does_not_depend_on_how_often_odometry_is_sent():
 
 def test_without_drift_nothing_is_kept_up_from_tick_to_tick():
     """The pose is the true one whatever the memory holds, the variances do not grow, and the odom frame is the map."""
-    probe, motion = Probe(odometry.SENSOR), moving()._schedule.physics.motions["drone"]
+    probe, motion = Probe(odometry.SENSOR), moving()._schedule.worlds.motions["drone"]
     assert not odometry.SENSOR.tracker.applies(probe.context.settings)
     probe.memory[:] = 77.0
     reading = probe.sample(motion)

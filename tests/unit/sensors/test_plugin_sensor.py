@@ -234,11 +234,11 @@ def test_a_plugin_may_name_its_frame(plugin):
 
 
 def test_a_plugin_that_holds_parts_of_the_context_follows_its_own_simulation_after_a_fork(plugin):
-    """It may keep the physics, the motions or a method: the twin's are put in their place."""
+    """It may keep the worlds, the motions or a method: the twin's are put in their place."""
     settings = plugin(
         "def update(self, dt):\n"
         "    if not hasattr(self, 'parts'):\n"
-        "        self.parts = [self.mine.physics, self.mine.physics.motions, self.mine.normals]",
+        "        self.parts = [self.mine.worlds, self.mine.worlds.motions, self.mine.normals]",
         publish="{'temperature': self.parts[1]['drone'][2] if self.mine.tick else 0.0}",
     )
     sim = microsim.Simulation(settings)

@@ -22,9 +22,9 @@ def mcp(
     http: Annotated[int | None, option("--http PORT", _HTTP, min=0, max=65535)] = None,
     allow_plugins: Annotated[bool, flag("--allow-plugins", _PLUGINS)] = False,
 ) -> None:
-    """Let a coding agent drive simulations, through the Model Context Protocol.
+    """Let a coding agent drive simulations.
 
-    Its tools write and validate scenarios, start, step and command runs, read
+    A server of the Model Context Protocol. Its tools write and validate scenarios, start, step and command runs, read
     states and topics, render cameras and the scene, inject faults, fork and
     restore, run missions, sweep, compare and export.
 
@@ -51,4 +51,4 @@ def mcp(
             serve_http(server, listener)
 
 
-COMMAND = Command(mcp, panel="Run", position=160)
+COMMAND = Command(mcp, panel="Run and watch", position=140)

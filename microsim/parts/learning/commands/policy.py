@@ -1,26 +1,78 @@
-"""`microsim policy`: a trained policy as a ROS 2 node, as ONNX, as a scenario to run it in."""
+"""`microsim policy`: train a policy, evaluate it, export it, run it as a ROS 2 node."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from microsim.cli.command import ROS_ARGS, Command, PluginsOption, PolicyArgument, seed_value
+import typer
+from typer.core import TyperGroup
+
+from microsim.cli.command import (
+    ROS_ARGS,
+    Command,
+    PluginsOption,
+    PolicyArgument,
+    say_new_name,
+    seed_value,
+    with_options,
+)
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import ExitCode, interrupts_end_the_run, tell
-from microsim.errors import os_errors
-from microsim.options import flag, option
+from microsim.errors import UsageError, os_errors
+from microsim.options import option
+from microsim.parts.learning.evaluate_command import EvaluateOutput, evaluate
+from microsim.parts.learning.train_command import TrainOutput, train
 from microsim.parts.ros2.transports import AUTO, transport_option
 
 
-class PolicyOptions(NamedTuple):
+class PolicyCommands(TyperGroup):
+    """Takes `microsim policy POLICY --node` too, which was one command in the version before."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands and any(self._is_former(word) for word in args):
+            name = "run" if "--node" in args else "export" if {"--onnx", "--scenario"} & {*args} else "info"
+            say_new_name("`microsim policy POLICY`", f"`microsim policy {name} POLICY`")
+            args = [name, *(word for word in args if word != "--node")]
+        return super().resolve_command(ctx, args)
+
+    @staticmethod
+    def _is_former(word: str) -> bool:
+        return word in ("--node", "--onnx", "--scenario") or word.endswith(".npz")
+
+
+policy = typer.Typer(cls=PolicyCommands, no_args_is_help=True, help="Train, evaluate, export and run policies.")
+policy.command()(with_options(train))
+policy.command()(with_options(evaluate))
+SeedOption = Annotated[
+    int | None,
+    option("--seed N", "Seed of the world, which determines where goals are.", parser=seed_value, show_default="0"),
+]
+
+
+@policy.command()
+def info(policy: PolicyArgument, plugins: PluginsOption = None) -> None:
+    """Describe a trained policy: its task, training, results and network.
+
+    \b
+    Examples:
+      microsim policy info RoverAvoid
+      microsim policy info rover.npz
+    """
+    from microsim.parts.learning.policy import load_policy
+
+    found = load_policy(policy)
+    for name in ("task", "seed", "steps", "unseen", "microsim", "torch"):
+        if name in found.about:
+            value = found.about[name]
+            shown = ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value
+            print(f"{name:<10} {shown}")
+    print(f"{'network':<10} {found.shape}")
+
+
+class ExportOptions(NamedTuple):
     policy: PolicyArgument
-    seed: Annotated[
-        int | None,
-        option("--seed N", "Seed of the world, which determines where goals are.", parser=seed_value, show_default="0"),
-    ] = None
-    node: Annotated[bool, flag("--node", "Run it as a ROS 2 node, until Ctrl-C.")] = False
-    transport: Annotated[str, transport_option("How the node joins ROS 2: auto, dds, rclpy or memory.")] = AUTO
+    seed: SeedOption = None
     scenario: Annotated[
         Path | None, option("--scenario FILE", "Write the scenario of its task, with the gates of lockstep.")
     ] = None
@@ -28,54 +80,49 @@ class PolicyOptions(NamedTuple):
     plugins: PluginsOption = None
 
 
-def policy(options: PolicyOptions) -> int:
-    """Describe a trained policy, export it, or run it as a ROS 2 node.
-
-    The node reads odometry and the sensors of the task and publishes cmd_vel.
-    With `microsim run` and the scenario that --scenario writes, it runs in
-    lockstep, and the run is byte for byte that of the policy in a batch.
+def export(options: ExportOptions) -> None:
+    """Write a policy as ONNX, or the scenario in which its node runs.
 
     \b
     Examples:
-      microsim policy RoverAvoid
-      microsim policy rover.npz --onnx rover.onnx
-      microsim policy RoverAvoid --scenario avoid.yaml --seed 7
-      microsim policy RoverAvoid --node --seed 7       then, in another terminal:
-      microsim run avoid.yaml --digest
+      microsim policy export rover.npz --onnx rover.onnx
+      microsim policy export RoverAvoid --scenario avoid.yaml --seed 7
     """
+    if options.scenario is None and options.onnx is None:
+        raise UsageError("name what to write: --onnx FILE, --scenario FILE or both")
     from microsim.parts.learning.policy import load_policy
 
-    found = load_policy(options.policy)
+    found, seed = load_policy(options.policy), options.seed or 0
     if options.scenario is not None:
         from microsim.parts.learning.policy_node import scenario_for
 
-        text = scenario_for(found, (options.seed or 0)).to_yaml()
         with os_errors(f"{options.scenario}: cannot be written"):
-            options.scenario.write_text(text, encoding="utf-8")
-        tell(f"wrote {options.scenario}; next: microsim policy {options.policy} --node --seed {(options.seed or 0)}")
+            options.scenario.write_text(scenario_for(found, seed).to_yaml(), encoding="utf-8")
+        tell(f"wrote {options.scenario}; next: microsim policy run {options.policy} --seed {seed}")
     if options.onnx is not None:
         found.export_onnx(options.onnx)
         tell(f"wrote {options.onnx}")
-    if options.node:
-        return _run(options)
-    if options.scenario is None and options.onnx is None:
-        _describe(found.about, str(found.shape))
-    return ExitCode.GOOD
 
 
-COMMAND = Command(policy, panel="Learn", position=164)
+class RunOptions(NamedTuple):
+    policy: PolicyArgument
+    seed: SeedOption = None
+    transport: Annotated[str, transport_option("How the node joins ROS 2: auto, dds, rclpy or memory.")] = AUTO
+    plugins: PluginsOption = None
 
 
-def _describe(about: dict[str, object], network: str) -> None:
-    for name in ("task", "seed", "steps", "unseen", "microsim", "torch"):
-        if name in about:
-            value = about[name]
-            shown = ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value
-            print(f"{name:<10} {shown}")
-    print(f"{'network':<10} {network}")
+def run(options: RunOptions) -> int:
+    """Run a policy as a ROS 2 node, until Ctrl-C.
 
+    The node reads odometry and the sensors of the task and publishes cmd_vel.
+    With `microsim run` and the scenario that `policy export` writes, it runs
+    in lockstep, and the run is byte for byte that of the policy in a batch.
 
-def _run(options: PolicyOptions) -> int:
+    \b
+    Examples:
+      microsim policy run RoverAvoid --seed 7      then, in another terminal:
+      microsim run avoid.yaml --digest
+    """
     from microsim.parts.learning.policy_node import NODE_NAME, PolicyNode
     from microsim.parts.ros2.transports import open_transport
 
@@ -91,3 +138,9 @@ def _run(options: PolicyOptions) -> int:
         finally:
             transport.close()
     return ExitCode.GOOD
+
+
+policy.command()(with_options(export))
+policy.command()(with_options(run))
+
+COMMAND = Command(policy, panel="Train", position=510, json={"train": TrainOutput, "evaluate": EvaluateOutput})

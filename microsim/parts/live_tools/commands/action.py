@@ -27,7 +27,7 @@ from microsim.parts.live_tools.live import (
 )
 from microsim.parts.live_tools.named_verbs import Named, Sides
 
-action = typer.Typer(no_args_is_help=True, help="List actions of any ROS 2 network, and send goals.")
+action = typer.Typer(no_args_is_help=True, help="List actions, and send goals.")
 
 
 class GoalFeedback(TypedDict):
@@ -54,7 +54,7 @@ OUTPUTS = {
     "info": ActionOutput,
     "send-goal": GoalOutput | GoalFeedback,
 }
-COMMAND = Command(action, panel=PANEL, position=354, json=OUTPUTS)
+COMMAND = Command(action, panel=PANEL, position=630, json=OUTPUTS)
 
 
 _ACTION = Named(

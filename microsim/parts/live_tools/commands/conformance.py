@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from microsim.cli.command import Command, ResultJsonOption
 from microsim.cli.terminal import ExitCode, ShareProgress
 from microsim.options import argument, check_can_write, flag, option
-from microsim.parts.live_tools.live import PANEL, connected
+from microsim.parts.live_tools.live import connected
 
 if TYPE_CHECKING:
     from microsim.parts.live_tools.conformance import ConformanceReport
@@ -51,9 +51,9 @@ def conformance(
     list_only: Annotated[bool, flag("--list", "List the checks and the definitions they cite.")] = False,
     as_json: ResultJsonOption = False,
 ) -> int:
-    """Check a simulator on the ROS 2 network against simulation_interfaces.
+    """Check a simulator against simulation_interfaces.
 
-    Works with any simulator, without an installed ROS 2. It pauses, steps,
+    Works with any simulator on the ROS 2 network, without an installed ROS 2. It pauses, steps,
     resets and loads worlds: use one that is not in use otherwise. Exit code 1
     when a check fails.
 
@@ -92,4 +92,4 @@ def _write(report: ConformanceReport, html: Path | None, as_json: bool) -> None:
             print(line)
 
 
-COMMAND = Command(conformance, panel=PANEL, position=358, json=ConformanceOutput)
+COMMAND = Command(conformance, panel="Test", position=240, json=ConformanceOutput)

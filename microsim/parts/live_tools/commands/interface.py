@@ -15,7 +15,7 @@ from microsim.options import argument, flag
 from microsim.parts.live_tools.live import PANEL, TypesOption, yaml_text
 
 interface = typer.Typer(no_args_is_help=True, help="Show the definitions of messages, services and actions.")
-COMMAND = Command(interface, panel=PANEL, position=358)
+COMMAND = Command(interface, panel=PANEL, position=660)
 
 _PARTS = {"msg": ("",), "srv": ("_Request", "_Response"), "action": ("_Goal", "_Result", "_Feedback")}
 _TITLES = {"msg": "Messages", "srv": "Services", "action": "Actions"}

@@ -24,7 +24,7 @@ from microsim.parts.live_tools.live import (
 if TYPE_CHECKING:
     from microsim.parts.ros2.transport.graph_view import GraphEndpoint
 
-node = typer.Typer(no_args_is_help=True, help="List the nodes of any ROS 2 network, and show what they offer.")
+node = typer.Typer(no_args_is_help=True, help="List nodes, and show what they offer.")
 
 
 class NodeOutput(TypedDict):
@@ -37,7 +37,7 @@ class NodeOutput(TypedDict):
     action_clients: NamesOutput
 
 
-COMMAND = Command(node, panel=PANEL, position=358, json={"list": list[str], "info": NodeOutput})
+COMMAND = Command(node, panel=PANEL, position=650, json={"list": list[str], "info": NodeOutput})
 
 
 class NodeListOptions(NamedTuple):

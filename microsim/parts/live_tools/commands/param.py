@@ -19,7 +19,7 @@ from microsim.parts.live_tools.live import PANEL, AnswerOption, Ros2Names, Ros2O
 if TYPE_CHECKING:
     from microsim.parts.live_tools.client.remote_node import RemoteParameters
 
-param = typer.Typer(no_args_is_help=True, help="List, get, set, describe, dump and load parameters of any ROS 2 node.")
+param = typer.Typer(no_args_is_help=True, help="List, get, set, describe, dump and load parameters.")
 
 
 class ParameterOutput(TypedDict):
@@ -39,7 +39,7 @@ OUTPUTS = {
     "describe": ParameterOutput,
     "dump": Annotated[dict[str, Any], "Values by name."],
 }
-COMMAND = Command(param, panel=PANEL, position=356, json=OUTPUTS)
+COMMAND = Command(param, panel=PANEL, position=640, json=OUTPUTS)
 
 NodeArgument = Annotated[str, argument("NODE", "Name of the node.")]
 NameArgument = Annotated[str, argument("PARAMETER", "Name of the parameter.")]

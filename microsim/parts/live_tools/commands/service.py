@@ -37,7 +37,7 @@ class ServiceOutput(Sides):
     service: str
 
 
-service = typer.Typer(no_args_is_help=True, help="List and call services of any ROS 2 network.")
+service = typer.Typer(no_args_is_help=True, help="List and call services.")
 OUTPUTS = {
     "list": NamesOutput,
     "call": MessageOutput,
@@ -46,7 +46,7 @@ OUTPUTS = {
     "find": list[str],
     "info": ServiceOutput,
 }
-COMMAND = Command(service, panel=PANEL, position=352, json=OUTPUTS)
+COMMAND = Command(service, panel=PANEL, position=620, json=OUTPUTS)
 
 
 _SERVICE = Named(

@@ -19,7 +19,7 @@ from microsim.parts.live_tools.live import PANEL, OnceOption, connected, json_te
 if TYPE_CHECKING:
     from microsim.parts.live_tools.client.transform_buffer import Transform
 
-tf = typer.Typer(no_args_is_help=True, help="Show transforms of any ROS 2 network.")
+tf = typer.Typer(no_args_is_help=True, help="Show transforms.")
 
 
 class TransformOutput(TypedDict):
@@ -38,7 +38,7 @@ class FrameOutput(TypedDict):
     is_static: bool
 
 
-COMMAND = Command(tf, panel=PANEL, position=360, json={"echo": TransformOutput, "tree": dict[str, FrameOutput]})
+COMMAND = Command(tf, panel=PANEL, position=670, json={"echo": TransformOutput, "tree": dict[str, FrameOutput]})
 
 LISTEN_S = 1.0  # for the frames that move
 

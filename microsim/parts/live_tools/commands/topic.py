@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from microsim.parts.live_tools.client.subscription import Subscription
     from microsim.parts.ros2.transport.graph_view import GraphEndpoint, GraphView
 
-topic = typer.Typer(no_args_is_help=True, help="List, echo, measure and publish topics of any ROS 2 network.")
+topic = typer.Typer(no_args_is_help=True, help="List, echo, measure and publish topics.")
 
 
 class EndpointOutput(TypedDict):
@@ -104,7 +104,7 @@ OUTPUTS = {
     "bw": BandwidthOutput,
     "delay": DelayOutput,
 }
-COMMAND = Command(topic, panel=PANEL, position=350, json=OUTPUTS)
+COMMAND = Command(topic, panel=PANEL, position=610, json=OUTPUTS)
 
 REPORT_S = 1.0
 WINDOW = 10_000  # messages over which rates are averaged

@@ -35,9 +35,9 @@ class NodeOptions(NamedTuple):
 
 
 def robot_simulator(options: NodeOptions) -> int:
-    """A robot for navigation tests: the ROS 2 node robot_simulator.
+    """Run a robot for navigation tests as a ROS 2 node.
 
-    It subscribes to /cmd_vel and publishes /odom, /amcl_pose and /tf. The first
+    The node robot_simulator subscribes to /cmd_vel and publishes /odom, /amcl_pose and /tf. The first
     /active_target or /initialpose sets the pose; until then the robot is IDLE.
     Everything else is a parameter: `ros2 param list /robot_simulator`.
 
@@ -55,7 +55,7 @@ def robot_simulator(options: NodeOptions) -> int:
     return run_node(NAME, RobotSimulatorNode, options)
 
 
-COMMAND = Command(robot_simulator, panel="ROS 2 nodes", position=420)
+COMMAND = Command(robot_simulator, panel="ROS 2 nodes", position=720)
 
 
 def run_node(name: str, make: Callable[[Transport], PacedNode], options: NodeOptions) -> int:

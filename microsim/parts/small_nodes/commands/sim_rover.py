@@ -7,9 +7,9 @@ from microsim.parts.small_nodes.commands.robot_simulator import NodeOptions, run
 
 
 def sim_rover(options: NodeOptions) -> int:
-    """A rover with mass and drag: the ROS 2 node fake_rover_state_controller.
+    """Run a rover with mass and drag as a ROS 2 node.
 
-    It subscribes to /<robot_id>/cmd_vel and publishes /<robot_id>/joint_states
+    The node fake_rover_state_controller subscribes to /<robot_id>/cmd_vel and publishes /<robot_id>/joint_states
     and /<robot_id>/pose2D. Everything else is a parameter: robot_id, x, y, t,
     use_dynamics, mass, response_time, direct_joy_control and more.
 
@@ -26,4 +26,4 @@ def sim_rover(options: NodeOptions) -> int:
     return run_node(NODE_NAME, SimRoverNode, options)
 
 
-COMMAND = Command(sim_rover, panel="ROS 2 nodes", position=410)
+COMMAND = Command(sim_rover, panel="ROS 2 nodes", position=710)

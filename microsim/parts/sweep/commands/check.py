@@ -1,4 +1,4 @@
-"""`microsim check`: the determinism check."""
+"""`microsim determinism`: the determinism check."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from typing_extensions import NotRequired, TypedDict
 
-from microsim.cli.command import Command, PluginsOption, QuietOption, TimeoutOption, seconds, words_of
+from microsim.cli.command import PluginsOption, QuietOption, TimeoutOption, renamed, seconds, words_of
 from microsim.cli.json_schemas import Digest, Ticks
 from microsim.cli.terminal import Bar, ExitCode, interruptible, is_quiet, print_json, print_table, warn
 from microsim.errors import UsageError
@@ -64,8 +64,8 @@ class CheckOptions(NamedTuple):
     report: ReportOptions = ReportOptions()
 
 
-def check(options: CheckOptions) -> int:
-    """Check that missions give the same messages in every environment.
+def determinism(options: CheckOptions) -> int:
+    """Check that missions give the same messages everywhere.
 
     Each mission runs in processes with another hash seed, one thread, another
     pace, kernels compiled for any processor, and NumPy without this processor's
@@ -77,12 +77,12 @@ def check(options: CheckOptions) -> int:
 
     \b
     Examples:
-      microsim check                               three scenarios × five missions
-      microsim check flat --missions hover,patrol
-      microsim check my_world.yaml --missions my_mission.yaml --seeds 5 --jobs 4
-      microsim check flat --missions radio_ping --slow --json
-      microsim check --junit check.xml --markdown check.md    for CI
-      microsim check flat --with 'ros2 run my_package my_node' \\
+      microsim determinism                               three scenarios × five missions
+      microsim determinism flat --missions hover,patrol
+      microsim determinism my_world.yaml --missions my_mission.yaml --seeds 5 --jobs 4
+      microsim determinism flat --missions radio_ping --slow --json
+      microsim determinism --junit check.xml --markdown check.md    for CI
+      microsim determinism flat --with 'ros2 run my_package my_node' \\
           --lockstep 'after: /rover/odom, expect: /rover/cmd_vel'
     """
     import tempfile
@@ -113,7 +113,7 @@ def check(options: CheckOptions) -> int:
             warn(f"stopped after {bar.done} of {len(runs)} runs, without a result")
             return ExitCode.FAILED
     _say(verdicts, findings, tried, options.json)
-    options.report.write("microsim check", list(_ci_cases(verdicts, findings)))
+    options.report.write("microsim determinism", list(_ci_cases(verdicts, findings)))
     if any(result.is_refused for verdict in verdicts for result in verdict.broken):
         return ExitCode.WRONG_INPUT
     return ExitCode.GOOD if all(verdict.is_good for verdict in verdicts) else ExitCode.FAILED
@@ -149,7 +149,7 @@ class CheckOutput(TypedDict):
     missions: list[CheckedMission]
 
 
-COMMAND = Command(check, panel="Run", position=140, json=CheckOutput)
+COMMAND = renamed("determinism")
 
 
 def _cases(options: CheckOptions) -> list[Case]:
@@ -163,9 +163,9 @@ def _cases(options: CheckOptions) -> list[Case]:
     scenarios = list(dict.fromkeys(options.scenarios or _SCENARIOS))
     missions = list(dict.fromkeys(words_of(options.missions) or paths.mission_names()))
     for scenario in scenarios:
-        refuse_gates("microsim check", load_scenario(scenario))
+        refuse_gates("microsim determinism", load_scenario(scenario))
     for mission in missions:
-        refuse_gates("microsim check", load_mission(mission))
+        refuse_gates("microsim determinism", load_mission(mission))
     if not scenarios or not missions:
         raise UsageError("there is nothing to check")
     seeds = [None, *range(1, options.seeds)]
@@ -303,7 +303,7 @@ def _check_node(options: CheckOptions, command: str) -> int:
     cases = [
         CiCase(group, each.condition.name, each.error or differences.get(each.condition.name, "")) for each in runs
     ]
-    options.report.write("microsim check --with", cases)
+    options.report.write("microsim determinism --with", cases)
     return ExitCode.FAILED if differences or any(run.error for run in runs) else ExitCode.GOOD
 
 

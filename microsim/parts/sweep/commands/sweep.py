@@ -100,9 +100,9 @@ class SweepOptions(NamedTuple):
 
 
 def sweep(options: SweepOptions) -> int:
-    """Run a mission with many seeds and settings; each run gives a row of numbers.
+    """Run a mission with many seeds and settings.
 
-    Workers are processes on this machine or on a Ray cluster; the result is the
+    Each run gives a row of numbers. Workers are processes on this machine or on a Ray cluster; the result is the
     same, byte for byte. Each row ends with a token: `microsim replay --token
     TOKEN` repeats exactly that run. --resume continues after a kill.
 
@@ -188,7 +188,7 @@ class FoundOutput(TypedDict):
     mission: Annotated[dict[str, Any], "Its content."]
 
 
-COMMAND = Command(sweep, panel="Run", position=130, json=SweepOutput | NothingFound | FoundOutput)
+COMMAND = Command(sweep, panel="Test", position=220, json=SweepOutput | NothingFound | FoundOutput)
 
 
 def _sweep(options: SweepOptions) -> Sweep:

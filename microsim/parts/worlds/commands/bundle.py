@@ -68,7 +68,7 @@ class BundleOutput(TypedDict):
     warnings: list[str]
 
 
-COMMAND = Command(bundle, panel="Scenarios and worlds", position=340, json={"info": BundleOutput})
+COMMAND = Command(bundle, panel="Scenarios and worlds", position=440, json={"info": BundleOutput})
 
 
 Template = Enum("Template", {name: name for name in world_templates()}, type=str)  # type: ignore[misc]
