@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run demo test times test-loaded quick test-changed test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 environments interop learning packaging dist lock hooks clean distclean
+.PHONY: help setup run demo test times test-loaded quick test-changed test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 environments interop learning packaging dist pictures lock hooks clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,9 @@ soak: $(READY)-dev ## Repeat what docs/understand/reliability.md promises at len
 
 gpu: $(READY)-dev ## Test the GPU back end, on a machine that has one and CuPy (`pip install '.[gpu]'`)
 	@$(BIN)/python -m pytest -m gpu tests/gpu $(ARGS)
+
+pictures: $(READY)-dev ## Draw every picture of the documentation again (ARGS='lidar editor' for some; needs chromium)
+	@$(BIN)/python -m docs.draw $(ARGS)
 
 docs: $(READY)-docs ## Build the documentation in docs/_build/html
 	@$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build/html

@@ -72,7 +72,7 @@ class BatchSimulation:
 
     `seeds` has one for each world; by default they count up from the scenario's. `sensors` are those to run, as
     `robot/sensor`; by default all, and one that cannot run in a batch is refused by name. Cameras cost most: leave them
-    out where nobody looks. `threads` share the worlds among them.
+    out if they are not read. `threads` share the worlds among them.
 
     With `device="cuda"` (the extra `gpu`) worlds live on an NVIDIA GPU, and arrays are CuPy's, which torch, JAX and
     others share without a copy. Where no GPU gives the CPU's bits, it is refused with the reason; `device="auto"` warns

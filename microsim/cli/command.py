@@ -169,7 +169,7 @@ def as_named_now(words: list[str]) -> list[str]:
 
 
 _ABOUT = """\
-MicroSim is a deterministic robot simulator that speaks ROS 2. The same scenario,
+MicroSim: a deterministic robot simulator that speaks ROS 2. The same scenario,
 seed and commands give the same messages, byte for byte, on every machine."""
 
 
@@ -436,7 +436,7 @@ def seed_value(text: str) -> int:
 
 JsonOption = Annotated[bool, flag("--json", "Print one line of JSON.")]
 ResultJsonOption = Annotated[bool, flag("--json", "Print the result as one line of JSON, and nothing else on stdout.")]
-_QUIET = "Print nothing when all is well: no progress, no summary; only --json, --digest and errors."
+_QUIET = "Print no progress and no summary: only --json, --digest and errors."
 QuietOption = Annotated[bool, flag("--quiet -q", _QUIET, callback=set_quiet)]
 _PLUGINS = "A folder of plug-ins whose code may run; repeatable."
 

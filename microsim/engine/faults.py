@@ -16,7 +16,7 @@ class TimedFault:
     target: str  # "robot/sensor", or RADIO
     kind: str
     first_tick: int
-    end_tick: int  # the first one at which all is well again
+    end_tick: int  # the first one without the fault
     offset: Vector = (0.0, 0.0, 0.0)  # [m] of a jump
 
 

@@ -53,7 +53,7 @@ class Prebuilt:
     @cached_property
     def _opened(self) -> tuple[Level, zipfile.ZipFile] | None:
         if numba.core.config.CPU_NAME is not None or numba.core.config.CPU_FEATURES is not None:
-            return None  # the user wants code for a particular processor
+            return None  # the user requested code for a particular processor
         if not self._folder.is_dir():
             return None
         has = {name for name, is_there in llvm.get_host_cpu_features().items() if is_there}

@@ -82,7 +82,7 @@ def _add_frame(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> s
 
 
 def add_sensors(run: Run) -> None:
-    # splat cameras come last, as they always did in /tf_static
+    # splat cameras come last in /tf_static
     for robot, name, block, sensor in sorted(
         run.scenario.all_sensors, key=lambda item: getattr(item[2], "is_splat", False)
     ):

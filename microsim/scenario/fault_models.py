@@ -86,10 +86,10 @@ class Fault(Model):
         description=_kinds()
     )
     from_s: Seconds = Field(0.0, description="When it begins, simulated time [s].")
-    to_s: Seconds = Field(description="When all is well again [s].")
-    offset_m: PointXYZ = Field((0.0, 0.0, 0.0), description="East, north, up by which a GPS jumps [m].")
-    delay_s: Annotated[Seconds, Field(le=3600)] = Field(0.0, description="By which messages are late [s].")
-    probability: Probability = Field(1.0, description="That a message is concerned, of faults on messages.")
+    to_s: Seconds = Field(description="When the fault ends [s].")
+    offset_m: PointXYZ = Field((0.0, 0.0, 0.0), description="Offset of a GPS: east, north, up [m].")
+    delay_s: Annotated[Seconds, Field(le=3600)] = Field(0.0, description="Delay of each message [s].")
+    probability: Probability = Field(1.0, description="Probability that a message is affected.")
 
     _without_younger = younger("delay_s", "probability")
 

@@ -133,7 +133,7 @@ class Scenario(Model):
     physics_hz: Hertz = Field(60, description="Ticks per second of simulated time [Hz].")
     map: Map = Field(Map(), description="The grid, its relief and its surface; of a world bundle, what that says.")
     world: WorldBundle | None = Field(None, description="A world bundle to be in, in place of a map of one's own.")
-    obstacles: tuple[Obstacle, ...] = Field((), description="What stands in the way: boxes and cylinders.")
+    obstacles: tuple[Obstacle, ...] = Field((), description="Obstacles: boxes and cylinders.")
     features: tuple[Feature, ...] = Field((), description="What only cameras see.")
     frames: Frames = Field(Frames(), description="The tree of frames.")
     robots: dict[RosName, SerializeAsAny[Robot]] = Field(
@@ -285,6 +285,10 @@ class Scenario(Model):
             rest = self.model_copy(update=dict.fromkeys(layout.written, ())).written_out()
             return {**rest.to_dict(), **layout.data()}
         data = self.model_dump(mode="json", by_alias=True)
+        if self.world is not None:
+            from microsim.scenario.bundles import bundle_of, name_left_out
+
+            name_left_out(data["robots"], bundle_of(self.world))
         unset: dict[str, Any] = {"randomize": None, "collisions": "document", "lockstep": [], "chaos": None}  # younger
         return {key: value for key, value in data.items() if key not in unset or value != unset[key]}
 

@@ -209,7 +209,7 @@ class Solid(Model):
 
 
 class Box(Solid):
-    """An axis-aligned box that stands in the way."""
+    """An axis-aligned box that blocks robots and beams."""
 
     type: Literal["box"] = Field("box", description="An axis-aligned box.")
     center: PointXYZ = Field(description=_BASE)
@@ -218,7 +218,7 @@ class Box(Solid):
 
 
 class Cylinder(Solid):
-    """An upright cylinder that stands in the way."""
+    """An upright cylinder that blocks robots and beams."""
 
     type: Literal["cylinder"] = Field("cylinder", description="An upright cylinder.")
     center: PointXYZ = Field(description=_BASE)

@@ -33,6 +33,7 @@ class RenderChoice(str, Enum):
     gpu = "gpu"
 
 
+_DURATION = "Simulated time: 60, 2min, 500ms; default: until Ctrl-C. 0: publish the initial state and stop."
 _RTF = "Real-time factor: 1 real time, 5 five times as fast, 0 as fast as possible."
 _INJECT = (
     "A temporary fault: `camera_front:fail@3s-5s`, `rover/gps:dropout@1s-2s`, `gps:jump(10,0,0)@3s-9s`, "
@@ -54,9 +55,7 @@ class RunOptions(NamedTuple):
     ] = None
     duration: Annotated[
         float | None,
-        option(
-            "--duration TIME", "Simulated time: 60, 2min, 500ms; default: until Ctrl-C. 0: only tick 0.", parser=seconds
-        ),
+        option("--duration TIME", _DURATION, parser=seconds),
     ] = None
     rtf: Annotated[float | None, option("--rtf X", _RTF, parser=real_time_factor, show_default="1")] = None
     digest: Annotated[bool, flag("--digest", "Print the SHA-256 over every message, alone on the last line.")] = False

@@ -55,6 +55,14 @@ PHRASES = {  # what to avoid: what to write
     r"\bstands twice\b": "occurs twice",
     r"\bfiles are exchanged\b": "files are in the wrong order",
     r"\bwhat is shipped only\b": "only shipped scenarios",
+    r"\ball is well\b": "the fault ends, nothing is wrong",
+    r"\bby which (?:messages|a GPS)\b": "delay of each message, offset",
+    r"\bthat a message is concerned\b": "probability that a message is affected",
+    r"\bits own, and of this\b": "per sensor and tick",
+    r"\bonly does this check\b": "does just this check",
+    r"\bin every second \w+ in reverse\b": "every other one reverses the order",
+    r"\bwhere nobody looks\b|\bif nobody reads\b": "if they are not read",
+    r"\bas (?:it|they) always (?:did|were|was)\b": "say what it does",
 }
 IN_PAGES = {  # in documentation also
     r"\bnobody\b": "no node, no user; or name who does not",
@@ -72,6 +80,9 @@ IN_PAGES = {  # in documentation also
     r"\bcome by themselves\b|\bcomes by itself\b": "is added automatically",
     r"\bfor ever\b|\bastern\b|\bmakes? no sense\b": "without end, backward, is invalid",
     r"\bnot looked at\b|\bsays otherwise\b": "ignored, changes it",
+    r"\b0: only tick 0\b": "0: publish the initial state and stop",
+    r"\bby turns\b|^in turns\b|\bIn turns with\b": "alternating",
+    r"\bstands? in the way\b": "blocks",
 }
 AVOIDED = re.compile("|".join(f"(?:{phrase})" for phrase in PHRASES), re.IGNORECASE)
 AVOIDED_IN_PAGES = re.compile("|".join(f"(?:{phrase})" for phrase in {**PHRASES, **IN_PAGES}), re.IGNORECASE)

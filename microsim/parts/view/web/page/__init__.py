@@ -279,7 +279,7 @@ class Cameras:
         self._clients: dict[int, str] = {}
 
     def _greet(self, client: Any) -> None:
-        # viser 1.1 does not say which address a client requested; `test_foreign_internals` fails once it does
+        # viser 1.1 does not say which address a client requested; `test_foreign_internals` notices when it does
         connection = self._server._websock_server._live_connections.get(client.client_id)
         page = split(connection.request.path)[0] if connection is not None and connection.request else ""
         self._clients[client.client_id] = page
