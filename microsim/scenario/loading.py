@@ -6,7 +6,7 @@ import copy
 import math
 import os
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from microsim.scenario.bundles import (
     map_update,
     with_bundle,
 )
+from microsim.scenario.controllers import written_controllers
 from microsim.scenario.fault_models import check_chaos
 from microsim.scenario.files import (
     Places,
@@ -54,11 +55,20 @@ if TYPE_CHECKING:
     from microsim.bundle import Bundle
 
 
-def load_scenario(source: str | Path | Mapping[str, Any] | Scenario, starts: Collection[str] | None = None) -> Scenario:
+def load_scenario(
+    source: str | Path | Mapping[str, Any] | Scenario,
+    starts: Collection[str] | None = None,
+    controllers: str | Sequence[str] = (),
+) -> Scenario:
     """The scenario of that name, path or content, complete and checked; ScenarioError lists all that is wrong.
 
-    `starts`: robots whose starts must be free (None: all). In a run robots have left theirs.
+    `starts`: robots whose starts must be free (None: all). In a run robots have left theirs. `controllers`: files that
+    command robots, beside those that it names: `controller.py`, or `ROBOT=controller.py`.
     """
+    return _with_controllers(_loaded(source, starts), [controllers] if isinstance(controllers, str) else controllers)
+
+
+def _loaded(source: str | Path | Mapping[str, Any] | Scenario, starts: Collection[str] | None) -> Scenario:
     if isinstance(source, Scenario):
         return source
     if isinstance(source, (str, Path)):
@@ -70,6 +80,14 @@ def load_scenario(source: str | Path | Mapping[str, Any] | Scenario, starts: Col
     if isinstance(source, Mapping):
         return _Loading(_plain(source), None, Places()).run(starts)
     raise ScenarioError(Problem(f"expected the name of a scenario, a path or a dict, found {type(source).__name__}"))
+
+
+def _with_controllers(scenario: Scenario, texts: Sequence[str]) -> Scenario:
+    if not texts:
+        return scenario
+    written = written_controllers(texts, scenario.robots)
+    data = {**scenario.to_dict(), "controllers": {**scenario.controllers, **written}}
+    return reloaded(data, scenario, starts=None)
 
 
 def reloaded(data: Mapping[str, Any], before: Scenario, starts: Collection[str] | None = ()) -> Scenario:
@@ -143,6 +161,7 @@ class _Loading:
 
     def run(self, starts: Collection[str] | None) -> Scenario:
         self.top_level()
+        self.controller_files()
         plugin_folders = self.plugin_folders()
         data, generated, found = prepare(self.named(self.in_world(self.data)), plugin_folders)
         self.problems += [self.places.problem(*each) for each in found]
@@ -172,7 +191,7 @@ class _Loading:
         if not isinstance(names, (list, tuple)):
             return ()
         found: list[str] = []
-        untrusted: dict[int, Path] = {}
+        untrusted: dict[tuple[str, str | int], Path] = {}
         for index, name in enumerate(names):
             if not isinstance(name, str) or not name:
                 continue
@@ -182,21 +201,45 @@ class _Loading:
             else:
                 found.append(portable(folder))
                 if not is_trusted(folder):
-                    untrusted[index] = folder
+                    untrusted["plugins", index] = folder
         self.refuse(untrusted)
         return tuple(found)
 
-    def refuse(self, untrusted: Mapping[int, Path]) -> None:
+    def controller_files(self) -> None:
+        """The files under `controllers:`, made absolute; what is not a mapping is left to the model."""
+        written = self.data.get("controllers")
+        if not isinstance(written, Mapping) or not written:
+            return
+        blocks: dict[str, Any] = {}
+        untrusted: dict[str, Path] = {}
+        for name, block in written.items():
+            own: Any = {"file": block} if isinstance(block, str) else block
+            file = own.get("file") if isinstance(own, Mapping) else None
+            blocks[name] = own
+            if not isinstance(file, str) or not file:
+                continue  # the model says what is wrong
+            path = locate(file, self.folders)
+            if path is None or not path.is_file():
+                self.problems.append(self.places.problem(f"no such file: {show(file)}", ("controllers", name)))
+                del blocks[name]
+                continue
+            blocks[name] = {**own, "file": portable(path)}
+            if not is_trusted(path.parent):
+                untrusted[name] = path.parent
+        self.data = {**self.data, "controllers": blocks}
+        self.refuse({("controllers", name): folder for name, folder in untrusted.items()}, "controllers")
+
+    def refuse(self, untrusted: Mapping[tuple[str, str | int], Path], what: str = "plug-ins") -> None:
         """Without its plug-ins, nothing else can be said of the scenario."""
-        shown = {index: os.path.relpath(folder) for index, folder in untrusted.items()}
-        shown = {index: text if not text.startswith("..") else str(untrusted[index]) for index, text in shown.items()}
+        shown = {place: os.path.relpath(folder) for place, folder in untrusted.items()}
+        shown = {place: text if not text.startswith("..") else str(untrusted[place]) for place, text in shown.items()}
         problems = [
             self.places.problem(
-                f"plug-ins are code, and run only from folders that you name; if you trust this one, add "
+                f"{what} are code, and run only from folders that you name; if you trust this one, add "
                 f"--plugins {shlex.quote(text)}",
-                ("plugins", index),
+                place,
             )
-            for index, text in shown.items()
+            for place, text in shown.items()
         ]
         if problems:
             error = UntrustedError(problems)
