@@ -99,8 +99,8 @@ OPEN = {
     "documents": "json_text values yaml_text",
     "engine": """command_timeout compiled components exact faults geodesy geometry motion noise radio
         random_layout schedule timekeeper world worlds""",
-    "messages": """checked definition_text descriptions encoders inputs inputs.drive_commands inputs.set_pose mappings outbox topics
-        type_files types""",
+    "messages": """checked definition_text descriptions encoders inputs inputs.drive_commands inputs.set_pose mappings
+        outbox topics type_files types""",
     "recording": "attachment bag_io bag_model bag_plot bag_replay bag_source compare inputs recorder",
     "robots": "car dynamic_rover navigation_robot robot rover",
     "scenario": "bundles fault_models files gates live_changes loading scene world_models",
