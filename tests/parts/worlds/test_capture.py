@@ -655,7 +655,7 @@ ALL = [(spacing, soft) for spacing in (0.15, 0.078, 0.055, 0.039, 0.0315, 0.0142
     [*ONE_OF_EACH, *(pytest.param(*each, marks=pytest.mark.slow) for each in ALL if each not in ONE_OF_EACH)],
 )
 def test_the_ground_does_not_depend_on_the_number_of_gaussians(spacing: float, soft: float, tmp_path: Path) -> None:
-    """From 47,000 to 4.9 million, up to a quarter of them half transparent and 20 cm beside the surfaces."""
+    """Up to a quarter of them half transparent and 20 cm beside the surfaces."""
     error, drivable = road_errors_and_drivable_share(tmp_path, made.street(spacing=spacing, noise_m=0.02, soft=soft))
     assert error < 0.03
     assert drivable > 0.97
