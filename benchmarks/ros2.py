@@ -8,7 +8,9 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Result, cpu_seconds, peak_mb
@@ -21,7 +23,7 @@ def measure() -> list[Result]:
     os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
     os.environ["ROS_DOMAIN_ID"] = str(1 + os.getpid() % 100)
     os.sched_setaffinity(0, range(os.cpu_count() or 1))  # two processes talk to each other here
-    return [*_with_subscribers(), *_nobody_listening(), *_first_clock(), *_lockstep(), *_without_gates()]
+    return [*_with_subscribers(), *_nobody_listening(), *_first_clock(), *_lockstep(), *_bag(), *_without_gates()]
 
 
 def _start(*arguments: str) -> subprocess.Popen[bytes]:
@@ -154,6 +156,37 @@ def _lockstep() -> list[Result]:
     finally:
         node.close()
     return [Result("ROS 2: lockstep, a gate in each tick", facts["ticks"] / facts["wall_s"], "ticks/s", floor=2000.0)]
+
+
+def _bag(count: int = 10_000) -> list[Result]:
+    """The messages of a bag, into a node here that replies to each at once."""
+    from rosbags.rosbag2 import StoragePlugin, Writer
+    from rosbags.typesys import Stores, get_typestore
+
+    from microsim import messages as wire
+    from microsim.messages.topics import Qos
+    from microsim.parts.ros2.transport.dds import DdsTransport
+
+    kind, node = "sensor_msgs/msg/Range", DdsTransport("replier")
+    message = wire.encode(kind, wire.new(kind))
+    replies = node.publisher("/answer", kind, Qos(10))
+    node.subscribe("/range", kind, Qos(10), replies.publish)
+    with tempfile.TemporaryDirectory() as folder:
+        with Writer(Path(folder) / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+            channel = writer.add_connection("/range", kind, typestore=get_typestore(Stores.ROS2_JAZZY))
+            for number in range(count):
+                writer.write(channel, number * 1_000_000, message)
+        play = ["replay", f"{folder}/bag", "--transport", "dds", "--lockstep", "after: /range, expect: /answer"]
+        command = [sys.executable, "-m", "microsim", *play, "--json", "--quiet"]
+        try:
+            with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+                while process.poll() is None:
+                    node.poll(0.05)
+                facts = json.loads(process.communicate()[0])
+        finally:
+            node.close()
+    rate = facts["messages"] / facts["wall_s"]
+    return [Result("ROS 2: messages of a bag into a node that replies to each", rate, "messages/s", floor=2000.0)]
 
 
 def _without_gates() -> list[Result]:

@@ -55,7 +55,8 @@ def _parts_of(scenario: Scenario) -> str:
     data = scenario.to_dict()
     robots = data["robots"].values()
     parts = {f"{robot['model']}.{key}" for robot in robots for key in robot if robot[key] is not None}
-    parts |= {f"sensor.{each.get('type')}" for robot in robots for each in (robot.get("sensors") or {}).values()}
+    further = [each for robot in robots for each in (robot.get("sensors") or {}).values() if each]
+    parts |= {f"sensor.{each.get('type')}" for each in further}
     parts |= {key for key in ("world", "obstacles", "features", "faults", "randomize") if data.get(key)}
     parts |= {key for key in ("elevation", "surface_types") if data["map"].get(key)}
     return " ".join(sorted(parts))

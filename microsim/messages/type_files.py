@@ -51,14 +51,24 @@ def add_definition(type_name: str, text: str, is_idl: bool = False) -> None:
     """Add a type from its definition with all that it needs, as bags contain it. Types that are known stay."""
     if types.is_known(type_name):
         return
+    found = _parsed(type_name, text, is_idl)
+    _register({name: definition for name, definition in found.items() if not types.is_known(name)}, type_name)
+
+
+def defined_otherwise(type_name: str, text: str, is_idl: bool = False) -> list[str]:
+    """Types that this definition, or what it needs, gives other fields than the types that are known."""
+    found = _parsed(type_name, text, is_idl)
+    return [name for name, (_, fields) in found.items() if types.is_known(name) and types.fields_of(name) != fields]
+
+
+def _parsed(type_name: str, text: str, is_idl: bool) -> dict[str, Any]:
     try:
         parsed = get_types_from_idl(_INCLUDE.sub("", text)) if is_idl else get_types_from_msg(text, type_name)
     except (TypesysError, ValueError, KeyError, RecursionError) as error:
         raise UsageError(
             f"the definition of {type_name} cannot be read: {' '.join(str(error).split())[-80:]}"
         ) from error
-    found = {_plain(name): _tidy(definition) for name, definition in parsed.items()}
-    _register({name: definition for name, definition in found.items() if not types.is_known(name)}, type_name)
+    return {_plain(name): _tidy(definition) for name, definition in parsed.items()}
 
 
 def find_type(type_name: str) -> bool:

@@ -41,6 +41,10 @@ NUMPY_TYPES = {
     "float64": np.float64,
 }
 
+BASE_TYPE_IDS = _rosbags_store.TIDMAP  # in descriptions of types, and so in their hashes
+BASE_TYPE_IDS["char"] = BASE_TYPE_IDS["uint8"]  # as rosidl counts it; rosbags 0.11 does not
+BASE_TYPE_IDS["wstring"] = 18  # of rosidl; rosbags does not support it
+
 # What a wstring is on the wire of rmw implementations: the units of UTF-16, each in four bytes, and no zero at the end.
 _WIDE = "microsim_interfaces/msg/WideText"
 TEXTS = ("string", "wstring")
@@ -76,9 +80,6 @@ def _on_wire(kind: Any) -> Any:
 
 @cache
 def store() -> Typestore:
-    # rosidl counts `char` as uint8 in type hashes; rosbags 0.11 does not
-    _rosbags_store.TIDMAP["char"] = _rosbags_store.TIDMAP["uint8"]
-    _rosbags_store.TIDMAP["wstring"] = 18  # of rosidl; rosbags does not support it
     made = _Store(ros2_jazzy)
     made.register({_WIDE: ([], [("units", (Nodetype.SEQUENCE, ((Nodetype.BASE, ("uint32", 0)), 0)))])})
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -11,10 +12,11 @@ from pathlib import Path
 
 from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import UsageError, os_errors, there_are
-from microsim.messages import decode_checked, fields_of
+from microsim.messages import WireError, decode_checked, fields_of
 from microsim.messages.outbox import STAMP_AND_LENGTH, Message, name_in_transcript
 from microsim.messages.topics import DEFAULT_QOS, TOPICS, Qos
-from microsim.messages.type_files import add_definition, find_type
+from microsim.messages.type_files import add_definition, defined_otherwise, find_type
+from microsim.messages.types import ENCAPSULATION
 from microsim.recording.bag_io import BagWriter, DescribedChannel, ForeignBag, RecordOptions, open_bag
 from microsim.recording.bag_model import BagChannel, BagError, Block, RunInfo, fits, qos_text
 from microsim.recording.inputs import JSON_TOPICS
@@ -24,6 +26,7 @@ CLOCK = TOPICS["clock"].name
 _MOST_LATCHED = 1000
 _AT_ONCE = 1000  # messages in a block of what is recorded
 _HEADER = "std_msgs/msg/Header"
+_NAME = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
 
 
 class BagSource:
@@ -46,6 +49,7 @@ class BagSource:
         self.span_ns = 0  # from the first message that was played to the latest
         open_bag(path)  # says what is wrong with one of ours
         self._bag, self._span = ForeignBag(path), span  # as they are all read
+        self.damaged = Counter[str]()  # by topic: messages that are empty, or not in CDR of little endian
         self._digest = sha256()
         self._has_clock = False
         self._stamped: dict[str, bool] = {}  # by topic: whether its messages begin with a header
@@ -59,28 +63,42 @@ class BagSource:
 
     def _topics(self, only: Sequence[str], without: Sequence[str]) -> dict[str, tuple[str, Qos]]:
         found: dict[str, tuple[str, Qos]] = {}
-        unknown: list[str] = []
+        left_out: dict[str, list[str]] = {}  # by reason
         latched: Counter[str] = Counter()  # messages of each topic, of all its publishers
         for channel in self._bag.channels():
             topic = channel.topic
-            if topic == CLOCK:
+            if topic in JSON_TOPICS or (topic != CLOCK and not fits(topic, only, without)):
+                continue
+            expected = TOPICS["clock"].type if topic == CLOCK else found.get(topic, (channel.type,))[0]
+            if problem := _problem(channel, expected):
+                left_out.setdefault(problem, []).append(f"{topic} ({channel.type})")
+            elif topic == CLOCK:
                 self._has_clock = self._has_clock or channel.messages > 0
-            elif topic not in JSON_TOPICS and fits(topic, only, without):
-                if not _has_type(channel):
-                    unknown.append(f"{topic} ({channel.type})")
-                    continue
+            else:
                 latched[topic] += channel.messages if channel.latched else 0
                 depth = min(latched[topic], _MOST_LATCHED) or DEFAULT_QOS.depth
                 found[topic] = (channel.type, Qos(depth, latched=latched[topic] > 0))
                 first = next(iter(fields_of(channel.type)), None)
                 self._stamped[topic] = first is not None and first[1][1] == _HEADER
+                self._note_version(channel)
         everything = {channel.topic for channel in self._bag.channels()}
         for pattern in only:
             if not any(fits(topic, [pattern], ()) for topic in everything):
                 raise UsageError(f"no topic fits {pattern!r}; {there_are(sorted(everything))}")
-        if unknown:
-            self.notes.append(f"not played, because the bag does not define their types: {', '.join(unknown)}")
+        self.notes += [f"not played, because {problem}: {', '.join(topics)}" for problem, topics in left_out.items()]
         return found
+
+    def _note_version(self, channel: DescribedChannel) -> None:
+        """Of types that other versions of ROS 2 define otherwise, such as `sensor_msgs/msg/Range` of Humble."""
+        try:
+            others = defined_otherwise(channel.type, channel.definition, channel.is_idl) if channel.definition else []
+        except UsageError:  # it is known anyway
+            return
+        if others:
+            rule = "only nodes with the version of the bag read it right"
+            self.notes.append(
+                f"{channel.topic}: the bag defines {', '.join(others)} otherwise than ROS 2 Jazzy: {rule}"
+            )
 
     def messages(self) -> Iterator[tuple[int, Message | None]]:
         """Times, and messages in recorded order; None: only time passes."""
@@ -114,8 +132,15 @@ class BagSource:
             channels.update((channel.number, channel) for channel in block.channels)
             for number, time_ns, cdr in zip(block.numbers, block.times, block.data, strict=True):
                 topic, type_name = channels[number].topic, channels[number].type
-                if topic == CLOCK:
-                    stamp = decode_checked(type_name, cdr).clock
+                if self.topics.get(topic, ("",))[0] != type_name:
+                    continue
+                if len(cdr) <= len(ENCAPSULATION) or not cdr.startswith(ENCAPSULATION[:2]):
+                    self.damaged[topic] += 1
+                elif topic == CLOCK:
+                    try:
+                        stamp = decode_checked(type_name, cdr).clock
+                    except WireError as error:
+                        raise BagError(f"{self._bag.path}: {topic}: {error}") from None
                     clock_ns = stamp.sec * NS_PER_S + stamp.nanosec
                     if now_ns is not None and clock_ns < now_ns:
                         back = f"from {now_ns / 1e9:.3f} s to {clock_ns / 1e9:.3f} s"
@@ -124,7 +149,7 @@ class BagSource:
                     yield now_ns, None
                     yield from ((now_ns, each) for each in waiting)
                     waiting.clear()
-                elif topic in self.topics:
+                else:
                     message = Message(topic, type_name, self._stamp_ns(topic, time_ns, cdr), cdr)
                     if not self._has_clock:
                         yield time_ns, message
@@ -184,10 +209,16 @@ class BagSource:
             self._waits.close()
 
 
-def _has_type(channel: DescribedChannel) -> bool:
+def _problem(channel: DescribedChannel, expected: str) -> str:
+    """Why a topic, or one of its types, cannot be played; empty: it can."""
+    if not _NAME.fullmatch(channel.topic):
+        return "their names are not those of topics of ROS 2"
     try:
         if channel.definition:
             add_definition(channel.type, channel.definition, channel.is_idl)
-        return find_type(channel.type)
+        is_known = find_type(channel.type)
     except UsageError:
-        return False
+        is_known = False
+    if not is_known:
+        return "the bag does not define their types"
+    return "" if channel.type == expected else "they have another type, too"

@@ -130,6 +130,15 @@ def with_bundle(data: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
     return merged
 
 
+def name_left_out(robots: Mapping[str, Any], bundle: Bundle) -> None:
+    """In finished robots: null for each of the bundle's sensors that a car lacks, which `with_bundle` would add."""
+    names = dict.fromkeys(sensors_of(bundle))
+    for name, block in robots.items():
+        kind = _kind(name, block)
+        if kind is not None and kind.is_vehicle:
+            block["sensors"] = {**block["sensors"], **{key: None for key in names if key not in block["sensors"]}}
+
+
 def map_update(bundle: Bundle) -> dict[str, Any]:
     """What is known of the map, however large it is."""
     rows, columns = bundle.heightmap.values.shape
@@ -155,6 +164,9 @@ def _robots(robots: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
             defaults |= _vehicle(bundle)
         if name in cars[:1]:
             defaults["sensors"] = sensors_of(bundle)
+        elif name in cars and isinstance(further := given.get("sensors"), Mapping):
+            left_out = {key for key in sensors_of(bundle) if further.get(key, True) is None}
+            given = {**given, "sensors": {key: each for key, each in further.items() if key not in left_out}}
         if not bundle.origin_is_known:
             defaults |= _without_origin(name, given, bundle)
         finished[name] = _over(defaults, given)

@@ -285,6 +285,10 @@ class Scenario(Model):
             rest = self.model_copy(update=dict.fromkeys(layout.written, ())).written_out()
             return {**rest.to_dict(), **layout.data()}
         data = self.model_dump(mode="json", by_alias=True)
+        if self.world is not None:
+            from microsim.scenario.bundles import bundle_of, name_left_out
+
+            name_left_out(data["robots"], bundle_of(self.world))
         unset: dict[str, Any] = {"randomize": None, "collisions": "document", "lockstep": [], "chaos": None}  # younger
         return {key: value for key, value in data.items() if key not in unset or value != unset[key]}
 

@@ -115,9 +115,12 @@ def _open_to_plugins(definitions: dict[str, Schema], generators: Mapping[str, ty
     sensor["additionalProperties"] = True
     further = [_ref(kind.__name__) for kind in FURTHER_SENSORS.values()]
     for robot in ROBOTS.built_in.values():
+        left_out = [{"type": "null"}] * robot.is_vehicle  # a sensor of the world bundle
         definitions[robot.__name__]["properties"]["sensors"] |= {
             "additionalProperties": False,
-            "patternProperties": {_ros_name_but(COMMON_SENSORS): {"anyOf": [*further, _ref("PluginSensor")]}},
+            "patternProperties": {
+                _ros_name_but(COMMON_SENSORS): {"anyOf": [*further, _ref("PluginSensor"), *left_out]}
+            },
         }
 
 

@@ -94,11 +94,11 @@ def seen(
     peer.do("subscribe", topic="/cmd", type_name=TWIST, qos={"depth": 5, "reliable": False})
     peer.do("serve", service="/sim/reset")
     peer.do("declare", parameters=[{"name": "seed", "value": 1}])
-    wait_for(lambda: (found := observer.node(namespace)) is not None and len(found[1].reader_gid_seq) == 8)
+    wait_for(lambda: (found := observer.node(namespace)) is not None and len(found[1].reader_gid_seq) == 9)
     found = observer.node(namespace)
     assert found is not None
     gid, node = found
-    wait_for(lambda: len(observer.endpoints(gid)) >= 18 + 1)
+    wait_for(lambda: len(observer.endpoints(gid)) >= 20 + 1)
     return peer, gid, node, observer.endpoints(gid)
 
 
@@ -109,7 +109,7 @@ def test_the_node_is_announced_with_all_its_endpoints(
     assert (node.node_name, node.node_namespace) == ("microsim", namespace)
     names = [f"{namespace}/microsim/{name}" for name in (
         "describe_parameters", "get_parameter_types", "get_parameters", "list_parameters", "set_parameters",
-        "set_parameters_atomically",
+        "set_parameters_atomically", "get_type_description",
     )]  # fmt: skip
     services = [f"{namespace}/sim/reset", *names]
     readers = {f"rt{namespace}/cmd"} | {f"rq{name}Request" for name in services}

@@ -56,6 +56,19 @@ def test_descriptions_and_ranges_are_shown(pair: Pair) -> None:
     assert [shown[name]["read_only"] for name in ("seed", "scenario")] == [False, True]
 
 
+def test_types_are_described_as_ros_2_describes_them(pair: Pair) -> None:
+    _, peer = pair
+    kind, stranger = "rcl_interfaces/msg/ParameterEvent", peer.hello()["node"]
+    ends = peer.publishers(topic="/parameter_events")["endpoints"]
+    request = {"type_name": kind, "type_hash": ends[0]["type_hash"], "include_type_sources": False}
+    service = {"type": "type_description_interfaces/srv/GetTypeDescription", "request": request}
+    ours, theirs = (
+        peer.call(service=f"{node}/get_type_description", **service)["response"] for node in (NODE, stranger)
+    )
+    assert ours["successful"]
+    assert ours["type_description"] == theirs["type_description"]
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [("rate.hz", 30), ("rate.hz", 30.5), ("seed", 8), ("wind", [1.0, 2.0, 3.0]), ("noise", 0.25)]
 )

@@ -334,6 +334,8 @@ def play(path: Path, plan: Plan, given: BagPlayOptions, options: ReplayOptions) 
             terminal.warn(f"the replay failed at {player.sim_s:.3f} s: {error}")
             return terminal.ExitCode.FAILED
         wall_s, is_whole = player.wall_s, not player.is_stopping
+    for topic, count in source.damaged.items():
+        terminal.warn(f"{topic}: left out {count:,} messages that are empty, or not encoded as ROS 2 does")
     seconds = source.span_ns / 1e9
     if options.json:
         counts = {"messages": source.count, "replies": source.replies}

@@ -188,8 +188,8 @@ class SettleState(GateState):
         super().close(stamps, now)
         self._has_asked = self._is_over = False
 
-    def advance(self, now: float) -> None:
-        """Find out whether it has settled."""
+    def advance(self, now: float) -> bool:
+        """Whether it has settled."""
         if self.settling is None:
             self._is_over = self.done_ns >= max(self.asked)
         else:
@@ -199,6 +199,7 @@ class SettleState(GateState):
                 self.settling.begin({self.gate.settle.node: max(map(rounds_after, self.reads), default=2)})
             self._is_over = self.settling.is_over()
         self.opened_at = now
+        return self._is_over
 
     def forget(self) -> None:
         self.asked = []

@@ -128,7 +128,8 @@ class Lockstep:
         self._has_large = False  # something large was sent since it was last known what has arrived
         self._handling = Settling(transport, now)
         self._asking: list[str] = []  # nodes that it asks
-        self._ending: Settling | None = None  # asks the same when the run is over
+        self._ending: Settling | None = None  # asks the same when the run is over, and
+        self._ended_at = 0.0  # since when
         self._recovering: dict[str, Settling] = {}  # by what a gate awaits: whether its node has handled everything
         self._meeting = self._new_meeting()
         self._lacks = ""  # what is not known yet of the nodes
@@ -211,10 +212,10 @@ class Lockstep:
     def _has_sent_all(self) -> bool:
         """Whether the whole tick has been sent; a part follows when nodes have handled the one before."""
         while self._unsent:
-            if not self._handling.is_over():
+            if not self._handling.is_over() or self._is_another(self._states.values()):
                 for state in self._states.values():
                     self._wait_for(state)
-                if self._handling.silent:
+                if self._handling.silent or self._is_another(self._states.values()):
                     return False
             for node in self._asking:
                 self._busy.pop(node, None)
@@ -223,10 +224,26 @@ class Lockstep:
 
     def is_handled(self) -> bool:
         """Whether the nodes that can be asked have handled all that they were sent; for the end of a run."""
+        now = self._runner.clock.now()
         if self._ending is None:
-            self._ending = Settling(self._transport, self._runner.clock.now)
+            self._ending, self._ended_at = Settling(self._transport, self._runner.clock.now), now
             self._ending.begin({node: rounds_after(topic) for node, topic in self._busy.items()})
-        return self._ending.is_over()
+        if self._ending.is_over():
+            return True
+        silent, waited = self._ending.silent, now - self._ended_at
+        for state in self._states.values():
+            if set(silent).isdisjoint(state.nodes.split()):
+                continue
+            is_late = waited >= state.gate.patience_s
+            text = f"{' and '.join(silent)} has not handled the last messages, sent at {self._runner.sim_s:.3f} s"
+            text = f"lockstep: waiting at the end since {waited:.1f} s: {text}"
+            if is_late and state.gate.policy == "fail":
+                raise LockstepError(text)
+            if is_late and state.gate.policy == "continue":
+                self._warn(f"{text}: ended without it")
+                return True
+            self._report(state, waited, text)
+        return False
 
     def _ask_those_who_owe(self) -> None:
         """A node that has handled all it was sent owes nothing, however many replies are missing."""
@@ -298,10 +315,22 @@ class Lockstep:
     def _settle(self) -> None:
         """One node after another, as they are listed: the first may send to the second."""
         for state in self._settles:
-            if state.is_closed:
-                state.advance(self._runner.clock.now())
+            is_waiting = state.is_closed and not state.has_newcomers
+            if is_waiting and state.advance(self._runner.clock.now()) and self._is_another((state,)):
+                state.close(state.asked, state.closed_at)
             if state.is_closed:
                 return
+
+    def _is_another(self, states: Iterable[GateState]) -> bool:
+        """Whether an answer may be that of a node which took the place of the one that was asked.
+
+        That takes time: after a short wait it is the same.
+        """
+        now = self._runner.clock.now()
+        for state in states:
+            if now - state.closed_at >= LOOK_S:
+                self._look(state)
+        return any(state.has_newcomers for state in states)
 
     def _hand_over(self) -> None:
         tick, opened = self._runner.sim.tick, [state for state in self._states.values() if state.asked]
@@ -330,7 +359,15 @@ class Lockstep:
             self._ahead = 0
 
     def _look_for_subscriptions(self) -> None:
-        """A node may subscribe during the run: from then on it is asked about that topic, too."""
+        """A node may subscribe during the run: from then on it is asked about that topic, too.
+
+        Others may join that publish replies, and be taken for it.
+        """
+        for state in self._states.values():
+            if state.gate.expect is not None:
+                publishers = self._peers(state.gate.expect, publishers=True)
+                joined = {end: node for end, node in publishers.items() if end not in state.publishers}
+                self._distrust(_joined(joined), "it joined during the run, which was noticed")
         for node, topics in self._meeting.newly_read().items():
             text = f"{node} has subscribed to {' and '.join(sorted(topics))} during the run"
             self._runner.note("warn", f"lockstep: {text}: what it received before depends on timing")
@@ -476,7 +513,7 @@ class Lockstep:
         if state.is_closed or self._unsent:
             self.missed += 1
             self._warn(f"{self._text(state, waited)}: continued without it")
-            state.has_missed = True
+            state.has_missed, state.has_newcomers = True, False
             state.forget()
             self._handling.begin({})
             self._busy.clear()
@@ -525,11 +562,11 @@ class Lockstep:
 
     # ---- reports ---------------------------------------------------------------------------------------------------
 
-    def _report(self, state: GateState, waited: float) -> None:
+    def _report(self, state: GateState, waited: float, text: str = "") -> None:
         now = self._runner.clock.now()
         if waited >= (STALL_S if self.has_begun else START_S) and now - state.reported_at >= REPEAT_S:
             state.reported_at = now
-            self._warn(self._text(state, waited))
+            self._warn(text or self._text(state, waited))
 
     def _text(self, state: GateState, waited: float) -> str:
         """Which gate, which node, what was sent to it when, and for how long the run has been waiting."""

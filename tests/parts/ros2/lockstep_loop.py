@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import microsim
@@ -140,6 +140,10 @@ def digest(scenario: dict[str, Any], seed: int, rtf: float | None = None, longes
     return loop.sim.digest()
 
 
+class _Killed(Exception):  # noqa: N818 - as a signal would
+    pass
+
+
 class Reader(threading.Thread):
     """As rclpy: one message of each subscription at a time, in the order of subscribing, then one request."""
 
@@ -151,14 +155,17 @@ class Reader(threading.Thread):
         replies: Callable[[int], bool] = lambda count: True,
         name: str = "reader",
         ros_args: Sequence[str] = (),
+        dies_at: int = -1,
     ) -> None:
-        """`loses`: the number of a request that is not answered; `replies`: to which message of odometry."""
+        """`loses`: the number of a request that is not answered; `replies`: to which message of odometry;
+        `dies_at`: the number of a message of the IMU, at which it disappears and stays in the graph.
+        """
         super().__init__(daemon=True)
         self.requests, self.loses, self.odometry, self._replies = 0, loses, 0, replies
         self.transport = MemoryTransport(name, ros_args, bus)
         self.transport.declare([Parameter("gain", 1.0)], lambda changes: "")
         self.transport.poll = self._turn  # type: ignore[method-assign]
-        self.imu = 0
+        self.imu, self._dies_at = 0, dies_at
         self._dawdles_s, self._is_over, self._chance = dawdles_s, False, random.Random(int(1e6 * dawdles_s))
         self._commands = self.transport.publisher("/rover/cmd_vel", TWIST, Qos(10))
         self.transport.subscribe("/rover/imu/data_raw", "sensor_msgs/msg/Imu", Qos(10), self._on_imu)
@@ -166,6 +173,8 @@ class Reader(threading.Thread):
 
     def _on_imu(self, cdr: bytes) -> None:
         self.imu += 1
+        if self.imu == self._dies_at:
+            raise _Killed
 
     def _on_odometry(self, cdr: bytes) -> None:
         self.odometry += 1
@@ -191,9 +200,10 @@ class Reader(threading.Thread):
             self.requests += 1
 
     def run(self) -> None:
-        while not self._is_over:
-            self._turn()
-        self.transport.close()
+        with suppress(_Killed):
+            while not self._is_over:
+                self._turn()
+            self.transport.close()
 
     def end(self) -> None:
         self._is_over = True

@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from microsim.cli import app
 from microsim.errors import MicroSimError, UsageError
 from microsim.messages.topics import Qos
 from microsim.parts.ros2.bag_player import Playing
+from microsim.parts.ros2.lockstep import LockstepError
 from microsim.parts.ros2.transport.memory import Bus, MemoryTransport
 from microsim.recording.bag_model import BagError
 from microsim.recording.bag_source import BagSource
@@ -78,6 +79,7 @@ class Node(threading.Thread):
         self, bus: Bus, topics: dict[str, str], replies_to: str, seed: int = 0, longest_s: float = 0.002, depth: int = 1
     ) -> None:
         super().__init__(daemon=True)
+        self.hangs_at = 0  # the number of a message: from there on it handles nothing
         self.heard: list[tuple[str, int]] = []
         self._transport = MemoryTransport("slam", bus=bus)
         self._transport.declare([], lambda changes: "")
@@ -94,6 +96,8 @@ class Node(threading.Thread):
             stamp = wire.decode(kind, cdr)
             stamp = stamp.clock if kind == CLOCK else stamp.header.stamp
             self.heard.append((topic, (stamp.sec * 10**9 + stamp.nanosec)))
+            while len(self.heard) == self.hangs_at and not self._is_over:
+                time.sleep(0.01)
             if topic == self._replies_to:
                 told = f"{len(self.heard)} {hash(tuple(self.heard))}"
                 self._out.publish(wire.encode(STRING, wire.new(STRING, data=told)))
@@ -149,6 +153,25 @@ def test_a_node_with_queues_of_one_message_gets_every_message_in_recorded_order_
     assert len(digests) == 1
 
 
+@pytest.mark.parametrize("policy", ["fail", "continue"])
+def test_a_node_that_never_handles_the_last_message_is_named_and_holds_the_end_no_longer_than_it_may(
+    tmp_path: Path, policy: str
+) -> None:
+    entries = drive()
+    assert entries[-1][0] == "/imu", "no gate waits for it"
+    bag = write(tmp_path / "bag", entries)
+
+    def hanging(bus: Bus) -> Node:
+        node = Node(bus, BOTH, "/range", longest_s=0.0)
+        node.hangs_at = len(entries)
+        return node
+
+    problem = r"waiting at the end since \d\.\d s: /slam has not handled the last messages, sent at .*\.195 s"
+    fails = pytest.raises(LockstepError, match=problem) if policy == "fail" else nullcontext()
+    with fails, played(bag, [{**REPLY, "within": 1, "on_stall": policy}], hanging) as (source, _):
+        assert source.count == len(entries)
+
+
 def test_what_a_settled_node_publishes_is_recorded_with_the_time_of_its_message_and_can_be_read_by_others(
     tmp_path: Path,
 ) -> None:
@@ -198,6 +221,68 @@ def test_types_of_others_are_read_from_the_bag(tmp_path: Path) -> None:
     assert source.topics["/gauge"] == (GAUGE, Qos(10))
     assert [message.cdr for _, message in source.messages() if message is not None] == [gauge] * 5
     assert wire.is_known(GAUGE)
+
+
+def played_of(bag: Path) -> tuple[list[str], str, BagSource]:
+    """Topics of the messages that are played, and notes."""
+    source = BagSource(bag)
+    return [each.topic for _, each in source.messages() if each is not None], "; ".join(source.notes), source
+
+
+def test_a_topic_is_played_with_its_first_type_and_clock_only_with_its_own(tmp_path: Path) -> None:
+    drive_ = drive(8)
+    text = wire.encode(STRING, wire.new(STRING))
+    entries = [("/clock", STRING, EPOCH, text), *drive_]
+    store = get_typestore(Stores.ROS2_JAZZY)
+    with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        for topic, kind, time_ns, data in [*entries, ("/imu", STRING, EPOCH + 100 * MS, text)]:
+            writer.write(_connection(writer, topic, kind, store), time_ns, data)
+    topics, notes, source = played_of(tmp_path / "bag")
+    assert topics == [topic for topic, *_ in drive_]
+    other = "not played, because they have another type, too"
+    assert notes == f"{other}: /clock (std_msgs/msg/String), /imu (std_msgs/msg/String)"
+    assert source.span_ns == 35 * MS, "of the recorder: there is no /clock"
+
+
+def _connection(writer: Writer, topic: str, kind: str, store: Any) -> Any:
+    found = (each for each in writer.connections if (each.topic, each.msgtype) == (topic, kind))
+    return next(found, None) or writer.add_connection(topic, kind, typestore=store)
+
+
+def test_names_that_ros_2_does_not_have_are_left_out_and_named(tmp_path: Path) -> None:
+    names = ["/a b", "/ü", "/1a", "/a//b", "/a/", "imu", "/_a1/b"]
+    topics, notes, _ = played_of(write(tmp_path / "bag", [(name, IMU, EPOCH, stamped(IMU, 0)) for name in names]))
+    assert topics == ["imu", "/_a1/b"]
+    named = ", ".join(f"{name} ({IMU})" for name in names[:5])
+    assert notes == f"not played, because their names are not those of topics of ROS 2: {named}"
+
+
+def test_messages_that_are_empty_or_encoded_otherwise_are_left_out_and_counted(tmp_path: Path) -> None:
+    """rosbag2 has recorded such where its middleware failed."""
+    good = stamped(IMU, 0)
+    data = [good, b"", b"\0\1\0\0", b"\0\0" + good[2:], good]
+    topics, _, source = played_of(
+        write(tmp_path / "bag", [("/imu", IMU, EPOCH + n, each) for n, each in enumerate(data)])
+    )
+    assert topics == ["/imu"] * 2
+    assert source.damaged == {"/imu": 3}
+
+
+def test_a_damaged_clock_is_named_with_its_bag(tmp_path: Path) -> None:
+    bag = write(tmp_path / "bag", [("/clock", CLOCK, EPOCH, b"\0\1\0\0\1")])
+    with pytest.raises(BagError, match=r"bag: /clock: rosgraph_msgs/msg/Clock: 1 bytes? (are|is) too few"):
+        list(BagSource(bag).messages())
+
+
+def test_a_bag_whose_types_have_other_fields_says_so(tmp_path: Path) -> None:
+    """`Range` of Humble ends earlier than that of later distributions."""
+    with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        connection = writer.add_connection("/range", RANGE, typestore=get_typestore(Stores.ROS2_HUMBLE))
+        writer.write(connection, EPOCH, stamped(RANGE, 0)[:-4])
+    topics, notes, _ = played_of(tmp_path / "bag")
+    assert topics == ["/range"]
+    assert notes.startswith(f"/range: the bag defines {RANGE} otherwise than ROS 2 Jazzy")
+    assert not played_of(write(tmp_path / "today", drive(4)))[1]
 
 
 def test_a_part_of_a_bag_begins_with_what_was_latched_before_it(tmp_path: Path) -> None:

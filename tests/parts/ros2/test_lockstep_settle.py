@@ -188,6 +188,31 @@ def test_a_node_that_dies_is_waited_for_until_another_takes_its_place() -> None:
     assert second[0].odometry + first.odometry >= 15
 
 
+@pytest.mark.parametrize("gate", [ROVER, SETTLE])
+def test_a_node_in_place_of_one_that_was_killed_between_messages_is_not_taken_for_it(gate: dict[str, Any]) -> None:
+    """Both have one name, and its requests are answered again: what it had received before is not known."""
+    loop = Loop(world(gate))
+    loop.node.transport.discovery_s = 3.0  # so that it answers before all of it is known
+    first, second = Reader(loop.bus, 0.0, dies_at=10), list[Reader]()
+    first.start()
+
+    def look() -> None:
+        if not first.is_alive() and not second:
+            for name in [name for name, server in loop.bus.servers.items() if server.owner is first.transport]:
+                del loop.bus.servers[name]
+            second.append(Reader(loop.bus, 0.0))
+            second[0].start()
+
+    loop.runner.watchers.append(Watcher(0.05, look))
+    loop.runner.run(30)
+    second[0].end()
+    assert loop.sim.tick == 30
+    known = [not doubt for *_, doubt in loop.waits]
+    assert known == sorted(known, reverse=True)
+    assert (known[0], known[-1]) == (True, False)
+    assert "/reader has joined" in loop.notes()
+
+
 def test_nodes_settle_one_after_another_so_that_the_first_may_send_to_the_second() -> None:
     """A planner, which plans only sometimes, and a follower that commands after each plan."""
     digests = set()

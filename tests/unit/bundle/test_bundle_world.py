@@ -18,8 +18,10 @@ from microsim.paths import world_folder
 from microsim.recording.bag_io import RecordOptions, open_bag
 from microsim.recording.bag_replay import Replay
 from microsim.recording.recorder import Recorder
+from microsim.recording.state_file import resume, save_state
 from microsim.scenario import load_scenario
 from tests.support import decoded, on_topic
+from tests.unit.scenario.test_scenario_schema import VALIDATOR
 
 SMALL = {
     "camera_front": {
@@ -66,6 +68,42 @@ def test_what_a_scenario_writes_wins_over_the_bundle() -> None:
 def test_a_finished_scenario_loads_again_as_it_is() -> None:
     scenario = load_scenario(minimal())
     assert load_scenario(scenario.to_dict()) == scenario
+
+
+@pytest.mark.parametrize("world", ["minimal_test", "oval"])
+def test_sensors_of_a_bundle_that_are_left_out_stay_out(world: str) -> None:
+    """Written out and read, and after spawns, moves and deletions, with a second car too."""
+    bundle = load_bundle(world)
+    own = [*(f"camera_{name}" for name in bundle.cameras), *(f"lidar_{name}" for name in bundle.lidars)]
+    taxi = {"model": "bicycle", "start": {"map_pose": {"x": -7, "y": 6}}, "sensors": {"rear": {"type": "range"}}}
+    for kept in (own[:0], own[:1], own[1:]):
+        ego = {"sensors": {name: {"hz": 5} if name in kept else None for name in own}}
+        scenario = load_scenario({"world": world, "robots": {"ego": ego, "taxi": taxi, "drone": {"camera": None}}})
+        assert [name for robot, name, *_ in scenario.all_sensors if robot == "ego" and name in own] == kept
+        data = scenario.to_dict()
+        assert load_scenario(data) == load_scenario(json.loads(json.dumps(data))) == scenario
+        VALIDATOR.validate(data)
+        sim = microsim.Simulation(scenario)
+        topics = set(sim.topics)
+        sim.spawn("crate", {"type": "box", "center": [3, 5, 0], "size": [1, 1, 1]})
+        sim.move_obstacle("crate", (4.0, 5.0, 0.0))
+        assert set(sim.topics) == topics
+        sim.delete("ego")
+        assert set(sim.topics) == {topic for topic in topics if "ego" not in topic}
+
+
+def test_a_run_without_the_sensors_of_a_bundle_replays_and_resumes(tmp_path: Path) -> None:
+    left_out = {"camera_front": None, "lidar_top": {"hz": 5, "columns": 8}}
+    sim = microsim.Simulation({"world": "minimal_test", "robots": {"ego": {"sensors": left_out}}})
+    with Recorder(tmp_path / "bag", sim):
+        sim.step(20)
+        save_state(tmp_path / "a.state", sim.snapshot())
+        sim.step(20)
+    with Replay(open_bag(tmp_path / "bag")) as again:
+        assert again.verify().is_identical
+    resumed = resume(tmp_path / "a.state", tmp_path)
+    resumed.step(20)
+    assert resumed.digest() == sim.digest()
 
 
 def test_every_robot_runs_in_a_bundle_and_the_car_in_a_grid_scenario() -> None:

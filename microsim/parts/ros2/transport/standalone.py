@@ -19,6 +19,7 @@ import numpy as np
 
 from microsim import messages as wire
 from microsim.errors import UsageError, did_you_mean
+from microsim.messages.descriptions import GET_TYPE_DESCRIPTION, answer_type_description
 from microsim.messages.topics import Qos
 from microsim.parts.ros2.transport import (
     LogLevel,
@@ -90,6 +91,7 @@ class StandaloneNode(ABC):
             self._parameters = ParameterServer(self.node_name, events.publish)
             for name, (type_name, handler) in self._parameters.services().items():
                 self.serve(f"~/{name}", type_name, handler)
+            self.serve("~/get_type_description", GET_TYPE_DESCRIPTION, answer_type_description)
         self._parameters.declare(parameters, on_set)
 
     def set_parameters(self, values: Mapping[str, Value]) -> None:
