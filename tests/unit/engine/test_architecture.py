@@ -63,7 +63,7 @@ HOMES = {
         "parts/worlds/",
         "parts/view/web/",
         "parts/view/notebook.py",
-        "parts/small_nodes/robot_maps.py",
+        "scenario/map_images.py",
         "parts/agents/agent_tools.py",
         "sensors/_camera_messages.py",
     ),
@@ -103,7 +103,7 @@ OPEN = {
         outbox topics type_files types""",
     "recording": "attachment bag_io bag_model bag_plot bag_replay bag_source compare inputs recorder state_file",
     "robots": "car dynamic_rover navigation_robot robot rover",
-    "scenario": "bundles fault_models files gates live_changes loading scene world_models",
+    "scenario": "bundles fault_models files gates live_changes loading map_images scene world_models",
     "sensors": "localisation odometry plugin pose2d scan sensor",
 }
 
