@@ -77,9 +77,9 @@ def determinism(options: CheckOptions) -> int:
 
     \b
     Examples:
-      microsim determinism                               three scenarios × five missions
+      microsim determinism                      three scenarios × five missions
       microsim determinism flat --missions hover,patrol
-      microsim determinism my_world.yaml --missions my_mission.yaml --seeds 5 --jobs 4
+      microsim determinism my_world.yaml --missions my_mission.yaml --seeds 5
       microsim determinism flat --missions radio_ping --slow --json
       microsim determinism --junit check.xml --markdown check.md    for CI
       microsim determinism flat --with 'ros2 run my_package my_node' \\

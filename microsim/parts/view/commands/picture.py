@@ -33,8 +33,8 @@ def picture(
 
     \b
     Examples:
-      microsim picture showcase --autopilot --at 20        writes showcase.png
-      microsim picture team --at 60 --out team.png        a demo, with its own pilot
+      microsim picture showcase --autopilot --at 20    writes showcase.png
+      microsim picture team --at 60 --out team.png     a demo, with its own pilot
     """
     target = out or Path(f"{Path(scenario).stem}.png")
     _draw(scenario, at, target, seed, pilot)
