@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from microsim.parts.sweep.plan import load_sweep as load_sweep
     from microsim.parts.sweep.plan import make_plan as make_plan
     from microsim.parts.sweep.run_all import sweep_to_file as sweep_to_file
+    from microsim.parts.sweep.when import when as when
     from microsim.parts.sweep.worker_pool import LocalWorkers as LocalWorkers
     from microsim.recording.bag_io import open_bag as open_bag
     from microsim.recording.bag_replay import Replay as Replay

@@ -27,6 +27,7 @@ from microsim.engine.worlds import Fleet, OneWorld
 from microsim.messages import Prepared, encoders
 from microsim.messages.topics import TOPICS, Topic
 from microsim.outputs.compose import fleets_of
+from microsim.outputs.control import Controllers
 from microsim.outputs.message_faults import MessageFaults
 from microsim.outputs.own_topics import add_clock
 from microsim.outputs.run_outputs import Run
@@ -153,6 +154,7 @@ class BareSimulation(Simulation):
         add_sensors(run)
         self._add(run)
         self._contexts, self._frames = run.contexts, run.frames
+        self._controllers = Controllers(self.scenario, self.seed, self.clock, {}, {}, self._accept)  # it has none
         for topic in [topic for topic in outbox.topics if topic.startswith("//")]:
             outbox.topics[topic[1:]] = outbox.topics.pop(topic)
         self._tables, python = run.finish()

@@ -155,10 +155,7 @@ class Registry(Generic[Declared]):
 
     def from_file(self, file: Path) -> Declared:
         """The declaration in a file that the user named."""
-        if not file.is_file():
-            raise PluginError(f"{file}: no such file; expected Python code with {self.constant} = {self.expected}")
-        _check_trust(file.parent)
-        return self._checked(_load_file(file.resolve()), str(file))
+        return self._checked(code_in(file, f"Python code with {self.constant} = {self.expected}"), str(file))
 
     def all(self, folders: Folders = ()) -> list[Declared]:
         """Every declaration that can be found: the built-in ones first."""
@@ -337,6 +334,14 @@ def plugin_files(folders: Folders) -> Iterator[Path]:
         yield from sorted(located(folder, data_folder()).glob("*.py"))
 
 
+def code_in(file: Path, expected: str, what: str = "plug-in") -> ModuleType:
+    """The module in a file that the user named. `what` it is, and what is `expected` there, for messages."""
+    if not file.is_file():
+        raise PluginError(f"{file}: no such file; expected {expected}")
+    _check_trust(file.parent)
+    return _load_file(file.resolve(), what)
+
+
 def _load_entry(entry: EntryPoint) -> Any:
     try:
         return entry.load()
@@ -345,7 +350,7 @@ def _load_entry(entry: EntryPoint) -> Any:
         raise PluginError(f"{place} could not be loaded: {_cause(error)}") from error
 
 
-def _load_file(file: Path) -> ModuleType:
+def _load_file(file: Path, what: str = "plug-in") -> ModuleType:
     import hashlib
     from importlib.util import module_from_spec, spec_from_file_location
 
@@ -366,7 +371,7 @@ def _load_file(file: Path) -> ModuleType:
         sys.modules[spec.name] = module  # dataclasses look their module up here
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise PluginError(f"{_place(file, error)}: plug-in could not be loaded: {_cause(error)}") from error
+        raise PluginError(f"{_place(file, error)}: {what} could not be loaded: {_cause(error)}") from error
     _loaded[key] = module, stamps
     return module
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from microsim.display import display
 from microsim.engine.components import RobotModel, X, Z
+from microsim.engine.contact_tables import Contact as Contact  # noqa: PLC0414 - parts take it from here
 from microsim.engine.digest_chain import digest_chain
 from microsim.engine.faults import Health
 from microsim.engine.geometry import Array
@@ -32,6 +33,7 @@ from microsim.listening import Listener, Listeners
 from microsim.messages.outbox import Messages, Outbox, Transcripts, name_in_transcript
 from microsim.messages.topics import Qos
 from microsim.outputs.compose import compose
+from microsim.outputs.control import Controllers
 from microsim.outputs.message_faults import MessageFaults
 from microsim.outputs.own_topics import own_topics
 from microsim.plugin_errors import plugin_errors
@@ -83,6 +85,7 @@ class Snapshot:
     counters: Mapping[str, int]
     messages_sent: int
     opening: bytes
+    noise_seed: int | None = None  # of all that is drawn from here on; None: `seed`
 
 
 class Simulation:
@@ -104,6 +107,7 @@ class Simulation:
         self.on_tick: list[Callable[[bytes], None]] = []  # given each tick's transcript; `listen` is more general
         self._assigned = self.listen()
         self._is_deaf = False
+        self._is_repeating = False
         self._shared: dict[Any, Any] = {}  # what sensors keep from reset to reset
         self.reset()
 
@@ -184,7 +188,7 @@ class Simulation:
         """
         wanted = self._next_seed if seed is None else checked_seed(seed)
         start = at_seed(live_changes.at_start(self.initial_scenario, self.scenario), wanted)
-        self._seed = self._next_seed = wanted
+        self._seed = self._noise_seed = self._next_seed = wanted
         self._use(start)
         self._draw()
         self.counters.clear()
@@ -192,6 +196,7 @@ class Simulation:
         self._schedule = self._compose()
         with plugin_errors():
             self.opening: bytes = self._schedule.start().data  # the transcript of tick 0, which happens here
+            self._controllers.hear(Transcripts(self.opening, (len(self.opening),)))
         self.transcript_tick = 0  # of the transcript that listeners were last given; `tick` may be further
         self._hand_on(self.opening)
 
@@ -250,17 +255,17 @@ class Simulation:
         live_changes.check_change(self.scenario, scenario)
         self._schedule.tables.make_delayed()  # images under way show the world as it was
         saved, sent = self._save(), self.messages_sent
-        self._rebuild(scenario, self._seed)
+        self._rebuild(scenario, self._seed, self._noise_seed)
         self._load(saved, sent)
         self.listeners.input(self.tick, Reconfiguration(scenario))
 
-    def _rebuild(self, scenario: Scenario, seed: int) -> None:
-        """Put the run together for a scenario and a seed; what it did is to be loaded. An error changes nothing."""
+    def _rebuild(self, scenario: Scenario, seed: int, noise_seed: int) -> None:
+        """Put the run together for a scenario and seeds; what it did is to be loaded. An error changes nothing."""
         outbox, before = self._outbox, dict(vars(self))
         parts = outbox.alter, dict(outbox.topics)
         try:
             outbox.topics.clear()
-            self._seed = seed
+            self._seed, self._noise_seed = seed, noise_seed
             self._use(scenario)
             self._draw()
             self._schedule = self._compose()
@@ -274,12 +279,13 @@ class Simulation:
             raise
 
     def _save(self) -> Any:
-        return (*self._schedule.save(), self._message_faults.save())
+        return (*self._schedule.save(), self._message_faults.save(), self._controllers.save())
 
     def _load(self, saved: Any, messages_sent: int) -> None:
-        *schedule, messages = saved
+        *schedule, messages, controllers = saved
         self._schedule.load(schedule)
         self._message_faults.load(messages)
+        self._controllers.load(controllers)
         self._outbox.sent = messages_sent - self._schedule.tables.sent
 
     def _use(self, scenario: Scenario) -> None:
@@ -324,8 +330,9 @@ class Simulation:
         """Advance; gives every message of these ticks in the order of sending. The first call also gives tick 0's."""
         schedule, listeners = self._schedule, self.listeners
         self.transcript_tick = schedule.tick
-        for part in self._message_faults.parts(schedule, self._checked_ticks(ticks)):
+        for part in self._parts(schedule, ticks):
             for closed in _reported(schedule.step(part, 1 if self.on_tick else CHUNK)):
+                self._controllers.hear(closed)
                 if self.on_tick or listeners.want_ticks:
                     for transcript in closed.each():
                         self.transcript_tick += 1
@@ -335,11 +342,18 @@ class Simulation:
         listeners.step(messages)
         return messages
 
+    def _parts(self, schedule: Schedule, ticks: int) -> Iterator[int]:
+        """Ticks that can be run at once, up to each at which a controller commands or a late input counts."""
+        for part in self._controllers.parts(lambda: schedule.tick, self._checked_ticks(ticks)):
+            yield from self._message_faults.parts(schedule, part)
+
     def advance(self, ticks: int = 1) -> None:
         """Move the robots only: nothing is sensed, sent or added to the digest, and radio packets wait.
 
-        For searches and learning on states, where it is many times faster than `step`.
+        For searches and learning on states, where it is many times faster than `step`. Controllers need what is sensed.
         """
+        if self._controllers:
+            raise UsageError("advance() senses nothing, and this scenario has controllers, which need it: use step()")
         for part in self._message_faults.parts(self._schedule, self._checked_ticks(ticks)):
             with plugin_errors():
                 self._schedule.skip(part)
@@ -429,6 +443,19 @@ class Simulation:
         finally:
             self._is_deaf = False
 
+    @contextmanager
+    def repeating(self) -> Iterator[None]:
+        """Commands of controllers are dropped meanwhile: they are among the inputs that are repeated."""
+        self._is_repeating, before = True, self._is_repeating
+        try:
+            yield
+        finally:
+            self._is_repeating = before
+
+    def _take_from_controller(self, command: Command) -> None:
+        if not self._is_repeating:
+            self._accept(command)
+
     def _accept(self, item: Input) -> bool:
         if self._is_deaf:
             return True
@@ -456,6 +483,11 @@ class Simulation:
         """What a robot touches now: names of robots and obstacles, `mesh`, `map edge`, `missing ground`."""
         self.model(robot)
         return self._schedule.worlds.touching(robot)
+
+    @property
+    def contacts(self) -> tuple[Contact, ...]:
+        """Every contact that began since the last reset: tick, robot, thing, where (x, y, z), and at which speed."""
+        return tuple(self._schedule.contacts)
 
     def last_contact(self, robot: str) -> str:
         """What a robot touched last since the last reset; empty: nothing."""
@@ -507,6 +539,7 @@ class Simulation:
             dict(self.counters),
             self.messages_sent,
             self.opening,
+            None if self._noise_seed == self._seed else self._noise_seed,
         )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -517,8 +550,10 @@ class Simulation:
             snapshot.initial_scenario, at_seed(self.initial_scenario, snapshot.seed)
         ):
             raise UsageError(f"the snapshot is of a run that began with another scenario: {difference}")
-        if snapshot.seed != self._seed or live_changes.difference(snapshot.scenario, self.scenario):
-            self._rebuild(snapshot.scenario, snapshot.seed)
+        noise_seed = snapshot.seed if snapshot.noise_seed is None else snapshot.noise_seed
+        is_same = (snapshot.seed, noise_seed) == (self._seed, self._noise_seed)
+        if not is_same or live_changes.difference(snapshot.scenario, self.scenario):
+            self._rebuild(snapshot.scenario, snapshot.seed, noise_seed)
         self._next_seed = snapshot.next_seed
         self._load(snapshot.state, snapshot.messages_sent)
         self.opening = snapshot.opening
@@ -527,22 +562,39 @@ class Simulation:
         self._outbox.transcripts = [Transcripts(tick, (len(tick),)) for tick in snapshot.unsent]
         self.counters = Counter(snapshot.counters)
 
-    def fork(self) -> Simulation:
-        """An independent twin at the same tick."""
+    def fork(self, noise_seed: int | None = None) -> Simulation:
+        """An independent twin at the same tick.
+
+        With a `noise_seed`, all that is random from here on is drawn again, from that seed: noise, dropouts, gusts,
+        radio, what controllers draw. The world, the starts and the faults that the run's own seed decided stay.
+        """
         twin = Simulation(self.initial_scenario, seed=self._seed)
         twin.restore(self.snapshot())
+        if noise_seed is not None:
+            twin.draw_again(noise_seed)
         return twin
+
+    def draw_again(self, noise_seed: int) -> None:
+        """From here on, this run draws from another seed; see `fork`. A reset ends it."""
+        self._schedule.tables.make_delayed()  # images under way have the noise of then
+        saved, sent = self._save(), self.messages_sent
+        self._rebuild(self.scenario, self._seed, checked_seed(noise_seed))
+        self._load(saved, sent)
 
     # ---- composition -----------------------------------------------------------------------------------------
 
     def _compose(self) -> Schedule:
         self.health = Health(faults_in_ticks(self._resolved, self.clock), self.listeners.warning)
-        faults = self._message_faults = MessageFaults(self._resolved, self.clock, self._seed)
-        parts = self._resolved, self._seed, self.world, self.clock, self._outbox, self._shared, self.health
+        faults = self._message_faults = MessageFaults(self._resolved, self.clock, self._noise_seed)
+        parts = self._resolved, self._noise_seed, self.world, self.clock, self._outbox, self._shared, self.health
         with plugin_errors():
             schedule, run = compose(*parts, faults.affected)
         self._outbox.alter = faults.alterer(self, schedule)
         self._contexts, self._frames = run.contexts, run.frames
+        command = self._take_from_controller
+        self._controllers = Controllers(
+            self._resolved, self._noise_seed, self.clock, run.contexts, self._outbox.topics, command
+        )
         return schedule
 
     # ---- what users get wrong --------------------------------------------------------------------------------

@@ -100,7 +100,9 @@ def repeated(sim: Simulation, inputs: Iterable[TakenInput], end: int, at_once: i
         while waiting and waiting[0][0] <= sim.tick:
             repeat(sim, waiting.popleft()[1])
         stop = min(end, sim.tick + at_once, waiting[0][0] if waiting else end)
-        yield sim.step(stop - sim.tick)
+        with sim.repeating():
+            messages = sim.step(stop - sim.tick)
+        yield messages
 
 
 def repeat(sim: Simulation, taken: Input | Reconfiguration) -> None:

@@ -91,6 +91,8 @@ class BatchSimulation:
     ) -> None:
         self.scenario = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
         refuse_faults("a batch", self.scenario, "messages", "node", can_draw=False)
+        if self.scenario.controllers:
+            raise UsageError("a batch has no controllers: fill in its commands, or run each world as a Simulation")
         given = checked_seeds(self.scenario, n, seeds)
         self.n = len(given)
         self.loops = choose_loops(device, self.scenario, sensors, BatchSimulation)

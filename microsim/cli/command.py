@@ -447,6 +447,20 @@ def _trusted(folders: list[Path] | None) -> list[Path] | None:
 
 
 PluginsOption = Annotated[list[Path] | None, option("--plugins FOLDER", _PLUGINS, callback=_trusted)]
+_CONTROLLER = (
+    "Let a file command a robot: Python code with `control(seen)` or a class `Controller`. With several robots, "
+    "`rover=FILE` says which, and `*=FILE` is one controller of all. Repeatable."
+)
+
+
+def _trusted_files(texts: list[str] | None) -> list[str] | None:
+    """A file that the user names may run, and what it imports from its folder."""
+    for text in texts or ():
+        trust([Path(text).parent, Path(text.partition("=")[2] or text).parent])
+    return texts
+
+
+ControllerOption = Annotated[list[str] | None, option("--controller FILE", _CONTROLLER, callback=_trusted_files)]
 PolicyArgument = Annotated[str, argument("POLICY", "The file of a policy, or a task that has a shipped one.")]
 WorldThreadsOption = Annotated[int, option("--threads N", "Share the worlds, and torch's work, among threads.", min=1)]
 WORLD_THREADS = min(os.cpu_count() or 1, 2)  # by default

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,18 @@ class Mover:
     model: RobotModel
     state: Array  # (rows, width) of which it has a column
     column: int = 0
+
+
+class Contact(NamedTuple):
+    """A robot began to touch something."""
+
+    tick: int
+    robot: str
+    thing: str  # name of a robot or an obstacle, `mesh`, `map edge`, `missing ground`
+    x: float  # where the robot was [m]
+    y: float
+    z: float
+    speed: float  # of the robot just before [m/s]
 
 
 class Contacts:
@@ -163,13 +175,16 @@ class Contacts:
     def has_news(self) -> bool:
         return bool(self._begun[0])
 
-    def take_news(self) -> list[tuple[int, str, str]]:
-        """Tick, robot and what it began to touch, of each contact since the last call; two robots' contact once."""
+    def take_news(self) -> list[Contact]:
+        """Each contact since the last call; two robots' contact once."""
         count = min(int(self._begun[0]), contacts.EVENTS)
         self._begun[0] = 0
-        found = [(tick, r, *contacts.decoded(code)) for tick, r, code in self._events[:count].tolist()]
-        news = [each for each in found if not 0 <= each[2] - contacts.FIRST_ROBOT < each[1]]
-        return [(tick, self.names[r], self.name(what, which)) for tick, r, what, which in news]
+        news = []
+        for tick, r, code, *place in self._events[:count].tolist():
+            what, which = contacts.decoded(code)
+            if not 0 <= what - contacts.FIRST_ROBOT < r:
+                news.append(Contact(tick, self.names[r], self.name(what, which), *place))
+        return news
 
 
 def _bits(words: Sequence[int]) -> list[int]:

@@ -87,7 +87,8 @@ BUCKETS = record(  # a mesh, by squares of the ground
     lowest=float,
     highest=float,
 )
-EVENT = record(tick=int, robot=int, code=int)  # a contact that began
+# a contact that began: where the robot is [m], and how fast it was just before [m/s]
+EVENT = record(tick=int, robot=int, code=int, x=float, y=float, z=float, speed=float)
 EVENTS = 256  # that are kept until they are read
 CONTACTS = record(
     remember=ADDRESS,  # compiled for a single world, and called with the address of this record
@@ -734,7 +735,7 @@ def _count_contacts(c: Record, r: int, world: int, tick: int, path: Record, mark
             state.contacts += 1.0
             code = code_of(63 * word + _lowest_bit(begun), path.obstacle)
             _integers_at(_touched_at(c, r, world, 0), 1)[0] = code
-            _note_event(c, tick, r, code)
+            _note_event(c, tick, r, code, state, path)
             begun &= begun - 1
         _integers_at(_touched_at(c, r, world, 1 + word), 1)[0] = now
     touches_obstacle = (marks[r * words] >> OBSTACLE) & 1
@@ -743,13 +744,16 @@ def _count_contacts(c: Record, r: int, world: int, tick: int, path: Record, mark
 
 
 @kernel
-def _note_event(c: Record, tick: int, r: int, code: int) -> None:
+def _note_event(c: Record, tick: int, r: int, code: int, state: Column, path: Record) -> None:
     """For reports of contacts, as far as there is room."""
     if c.events.count == 0:
         return
     if c.begun < c.events.count:
         event = _events_in(c.events)[c.begun]
         event.tick, event.robot, event.code = tick + 1, r, code
+        event.x, event.y, event.z = state.x, state.y, state.z
+        u, v, w = path.velocity[0], path.velocity[1], path.velocity[2]
+        event.speed = math.sqrt(u * u + v * v + w * w)
     c.begun += 1
 
 

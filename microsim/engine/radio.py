@@ -207,6 +207,10 @@ class RadioNetwork:
         links, air_free_at = saved
         known = {(link.sender, link.receiver): link for link in links}
         found = [known.get((link.sender, link.receiver), link) for link in self.links]
-        self.links = [replace(link, queue=list(link.queue), rssi_dbm=self._rssi(link)) for link in found]
+        keys = [link.key for link in self.links]
+        self.links = [
+            replace(link, key=key, queue=list(link.queue), rssi_dbm=self._rssi(link))
+            for link, key in zip(found, keys, strict=True)
+        ]
         self.air_free_at = dict(air_free_at)
         self.under_way = sum(len(link.queue) for link in self.links)

@@ -13,6 +13,7 @@ import numpy as np
 
 from microsim.engine.calls import BrokenKernelError, Rows
 from microsim.engine.compiled_tick import Tables, invoke_for, sense
+from microsim.engine.contact_tables import Contact
 from microsim.engine.contacts import SCENERY
 from microsim.engine.faults import Health
 from microsim.engine.pipeline import Output
@@ -21,6 +22,7 @@ from microsim.engine.tick import begin_tick, run_ticks, track
 from microsim.engine.timekeeper import NS_PER_S, Clock
 from microsim.engine.worlds import OneWorld
 
+MOST_CONTACTS = 10_000  # that are remembered
 CHUNK = 256  # ticks at most that are run in one call
 
 
@@ -81,6 +83,7 @@ class Schedule:
     tick: int = 0
     pending: list[Input] = field(default_factory=list)  # arrived, not yet taken
     has_skipped: bool = False  # outputs are still due at ticks that were skipped
+    contacts: list[Contact] = field(default_factory=list)  # that began since tick 0
 
     def __post_init__(self) -> None:
         self._rows = sorted(self.python.values(), key=lambda item: item[0])
@@ -157,9 +160,11 @@ class Schedule:
         """Warn of contacts that began; of the same two at most once a second."""
         if not self.worlds.contacts.has_news:
             return
-        for tick, robot, thing in self.worlds.contacts.take_news():
-            text = f"{robot} touches {f'the {thing}' if thing in SCENERY else thing}"
-            time_ns = self.clock.time_ns(tick)
+        for each in self.worlds.contacts.take_news():
+            if len(self.contacts) < MOST_CONTACTS:
+                self.contacts.append(each)
+            text = f"{each.robot} touches {f'the {each.thing}' if each.thing in SCENERY else each.thing}"
+            time_ns = self.clock.time_ns(each.tick)
             if time_ns >= self._next_warning_ns.get(text, 0):
                 self._next_warning_ns[text] = time_ns + NS_PER_S
                 self.health.warn(text)
@@ -230,11 +235,13 @@ class Schedule:
             self.worlds.save(),
             self.radio and self.radio.save(),
             {name: output.save() for name, (_, output) in self.python.items()},
+            list(self.contacts),
         )
 
     def load(self, saved: Any) -> None:
         """By name: robots and sensors that were not there then stay as they are."""
-        self.tick, pending, worlds, radio, outputs = saved
+        self.tick, pending, worlds, radio, outputs, begun = saved
+        self.contacts = list(begun)
         self.pending = [item for item in pending if _owner(item) in self.worlds.home]  # others were deleted
         self.worlds.load(worlds)
         self.worlds.look()

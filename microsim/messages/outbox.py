@@ -22,6 +22,7 @@ Send: TypeAlias = Callable[[int, bytes], None]  # stamp [ns], encoded message
 
 DIGEST_BYTES = 32
 STAMP_AND_LENGTH = struct.Struct("<qI")
+_LENGTH = struct.Struct("<I")
 
 
 def name_in_transcript(topic: str, type_name: str) -> bytes:
@@ -79,6 +80,9 @@ def entries_in(messages: bytes) -> Iterator[tuple[str, bytes]]:
         position = end
 
 
+Place: TypeAlias = tuple[bytes, int, int]  # transcript, and where a message's bytes begin and end in it
+
+
 class Transcripts:
     """Of some ticks, one behind the other; they are split on access."""
 
@@ -101,6 +105,19 @@ class Transcripts:
         begin = 0
         for end in self.ends:
             yield bytes(self._data[begin:end])
+            begin = end
+
+    def note_latest(self, found: dict[bytes, Place]) -> None:
+        """Write down where the last message of each topic is, by topic and type as `name_in_transcript` has them."""
+        data, begin, head, length_of = self.data, 0, STAMP_AND_LENGTH.size, _LENGTH.unpack_from
+        for end in self.ends:
+            position = begin + DIGEST_BYTES
+            while position < end:
+                after = data.index(0, data.index(0, position) + 1) + 1
+                start = after + head
+                stop = start + length_of(data, start - _LENGTH.size)[0]
+                found[data[position:after]] = data, start, stop
+                position = stop
             begin = end
 
 

@@ -43,12 +43,12 @@ Folders: TypeAlias = Sequence[str | Path]
 def packed(scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Plain data in which files are named by their content, and these files."""
     data, files = scenario.to_dict(), dict[str, bytes]()
-    for kind, block in _blocks_with_files(data):
-        path = located(block["file"])
+    for kind, block, key in _blocks_with_files(data):
+        path = located(block[key])
         with os_errors(f"{path} cannot be read", BagError):
             content = path.read_bytes()
-        block["file"] = f"{kind}-{hashlib.sha256(content).hexdigest()[:16]}{path.suffix}"
-        files[block["file"]] = content
+        block[key] = f"{kind}-{hashlib.sha256(content).hexdigest()[:16]}{path.suffix}"
+        files[block[key]] = content
     return data, files
 
 
@@ -70,19 +70,21 @@ def packed_as_run(scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]
 def places_of_files(scenario: Scenario) -> dict[str, str]:
     """Where the files of a scenario are, by the names that `packed` gives them."""
     blocks = [
-        [block["file"] for _, block in _blocks_with_files(data)] for data in (packed(scenario)[0], scenario.to_dict())
+        [block[key] for _, block, key in _blocks_with_files(data)] for data in (packed(scenario)[0], scenario.to_dict())
     ]
     return dict(zip(*blocks, strict=True))
 
 
-def _blocks_with_files(data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Of a scenario's data: what each is, and the mapping that names the file."""
-    elevation = data.get("map", {}).get("elevation", {})
+def _blocks_with_files(data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Of a scenario's data: what each is, the mapping that names the file, and under which key."""
+    elevation, image = (data.get("map", {}).get(key) or {} for key in ("elevation", "image"))
     if "file" in elevation:
-        yield "elevation", elevation
+        yield "elevation", elevation, "file"
+    if image:
+        yield "map", image, "image"
     for robot in data.get("robots", {}).values():
         if robot.get("splats"):
-            yield "splats", robot["splats"]
+            yield "splats", robot["splats"], "file"
 
 
 def as_text(data: Mapping[str, Any]) -> str:
@@ -98,25 +100,29 @@ def unpacked(
     world: str | Path | None = None,
     known: Mapping[str, str] = MappingProxyType({}),
     starts: Collection[str] | None = None,
+    keeps_controllers: bool = False,
 ) -> Scenario:
     """The scenario again, with its files put into `folder`.
 
     Plug-ins come from `plugin_folders` alone, never from folders that the text names: it may be a stranger's, and
     plug-ins are code. `world`: where its bundle is now, if that has moved. `known`: where files are already, by name.
-    `starts`: as in `load_scenario`.
+    `starts`: as in `load_scenario`. Controllers are code too, and a replay needs none: what they commanded is in the
+    recording. With `keeps_controllers` they stay, and run where their folders are trusted.
     """
     try:
         data = _scenario_data(text)
-        for _, block in _blocks_with_files(data):
-            name = str(block["file"])
+        if not keeps_controllers:
+            data.pop("controllers", None)
+        for _, block, key in _blocks_with_files(data):
+            name = str(block[key])
             if name in known:
-                block["file"] = known[name]
+                block[key] = known[name]
                 continue
             if name not in files or Path(name).name != name:
                 raise BagError(f"the file {name!r} that the recorded scenario needs is not there")
             if not (folder / name).exists():
                 (folder / name).write_bytes(files[name])
-            block["file"] = str(folder / name)
+            block[key] = str(folder / name)
         data["plugins"] = list(map(str, plugin_folders))
         if world is not None:
             if not data.get("world"):
@@ -134,11 +140,13 @@ def _scenario_data(text: str) -> Any:
 
 
 def moved_back(data: dict[str, Any], recorded: str) -> dict[str, Any]:
-    """A scenario's data with the places of plug-ins and world bundle that the recorded text has."""
+    """A scenario's data with the places of plug-ins and world bundle, and the controllers, of the recorded text."""
     before = _scenario_data(recorded)
     data["plugins"] = before.get("plugins", [])
     if data.get("world") and before.get("world"):
         data["world"]["path"] = before["world"]["path"]
+    if "controllers" in before:  # in its place: the order of keys counts
+        data = {key: data.get(key, before[key]) for key in {**before, **data}}
     return data
 
 
@@ -157,6 +165,7 @@ def plugin_hashes(scenario: Scenario, only_replayed: bool = False) -> dict[str, 
     kinds = {name: FAULTS.find(name, scenario.plugins) for name in named}
     parts |= {f"{_FAULT}{name}": part for name, part in kinds.items() if name not in FAULTS.built_in}
     files = {name: _file_of(part) for name, part in parts.items()}
+    files |= {f"{_CONTROLLER}{robot}": located(block.file) for robot, block in scenario.controllers.items()}
     for constant, part, file in declared_in(scenario.plugins, _BESIDE):
         files[f"{_BESIDE[constant]}{getattr(part, 'name', file.stem)}"] = file
     generators = set() if scenario.layout is None else scenario.layout.generators - GENERATORS.built_in.keys()
@@ -171,6 +180,7 @@ def plugin_hashes(scenario: Scenario, only_replayed: bool = False) -> dict[str, 
 
 # before the names of other plug-ins than sensors
 _MODEL, _FAULT, _INPUT, _GENERATOR, _METRIC = "model ", "fault ", "input ", "generator ", "metric "
+_CONTROLLER = "controller "
 _BESIDE = {"FAULT": _FAULT, "INPUT": _INPUT, "GENERATOR": _GENERATOR, "METRIC": _METRIC}
 _GROUPS = {_MODEL: ROBOTS.group, _FAULT: FAULTS.group, _INPUT: INPUTS.group, _GENERATOR: GENERATORS.group}
 _GROUPS |= {_METRIC: "microsim.metrics"}
@@ -195,9 +205,16 @@ def changed_plugins(text: str, hashes: Mapping[str, str], folders: Folders) -> l
     Raises BagError when the recorded scenario needs a folder of plug-ins and none is given. Plug-ins of installed
     packages need none, nor do those whose work is in the recording.
     """
-    named = _scenario_data(text).get("plugins") or []
-    present = {name: {NO_CODE} | ({code_hash(file)} if (file := _installed(name)) else set()) for name in hashes}
-    needed = [n for n in hashes if len(present[n]) < 2 and (folders or not n.startswith(_NOT_REPLAYED))]
+    data = _scenario_data(text)
+    named = data.get("plugins") or []
+    own = {f"{_CONTROLLER}{robot}": located(block["file"]) for robot, block in data.get("controllers", {}).items()}
+    present = {name: {NO_CODE} for name in hashes}
+    for name in hashes:
+        file = own.get(name) or _installed(name)
+        if file is not None and file.is_file():
+            present[name].add(code_hash(file))
+    made = (*_NOT_REPLAYED, _CONTROLLER)
+    needed = [n for n in hashes if len(present[n]) < 2 and (folders or not n.startswith(made)) and n not in own]
     if named and needed and not folders:
         options = " ".join(f"--plugins {shlex.quote(str(folder))}" for folder in named)
         need = f"it needs the plug-in {', '.join(map(repr, needed))} from {', '.join(map(str, named))}"
@@ -210,6 +227,12 @@ def changed_plugins(text: str, hashes: Mapping[str, str], folders: Folders) -> l
         raise BagError(f"plug-ins cannot be read: {error}") from None
     compared = [name for name in hashes if name in needed or len(present[name]) > 1]
     return [name for name in compared if hashes[name] not in present[name] | in_folders]
+
+
+def without_places(data: dict[str, Any]) -> dict[str, Any]:
+    """What a scenario's data means, wherever the files of its code are: `plugin_hashes` covers their content."""
+    blocks = {robot: {**block, "file": ""} for robot, block in data.get("controllers", {}).items()}
+    return {**data, "plugins": [], **({"controllers": blocks} if blocks else {})}
 
 
 RECONFIGURE = "/sim/reconfigure"

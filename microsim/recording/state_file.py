@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from microsim.engine.contact_tables import Contact
 from microsim.engine.radio import Link, Packet
 from microsim.engine.schedule import Command, Teleport, Transmission
 from microsim.errors import MicroSimError, UsageError, os_errors
@@ -33,6 +34,7 @@ from microsim.recording.inputs import (
     places_of_files,
     plugin_hashes,
     unpacked,
+    without_places,
 )
 from microsim.runner import Runner
 from microsim.scenario import Scenario
@@ -60,7 +62,7 @@ class StateFile:
 def fingerprint(scenario: Scenario) -> str:
     """SHA-256 of a scenario, with its files and plug-ins by content, wherever they are."""
     data, files = packed(scenario)  # names of files have the hash of the content in them
-    data["plugins"] = plugin_hashes(scenario, only_replayed=True)
+    data = {**without_places(data), "plugins": plugin_hashes(scenario, only_replayed=True)}
     made = made_by_generators(scenario)
     return hashlib.sha256(json.dumps([data, sorted(files), *made], sort_keys=True).encode()).hexdigest()
 
@@ -84,7 +86,7 @@ def save_state(path: Path | str, snapshot: Snapshot) -> None:
         "initial_scenario": json.dumps(first_data),
         "scenario": json.dumps(data),
         "fingerprint": fingerprint(now),
-        "plugin_hashes": hashes if {*first.plugins, *now.plugins} else {},
+        "plugin_hashes": hashes if {*first.plugins, *now.plugins, *now.controllers} else {},
         "files": {**first_files, **files},
         "next_seed": snapshot.next_seed,
         "state": snapshot.state,
@@ -93,6 +95,7 @@ def save_state(path: Path | str, snapshot: Snapshot) -> None:
         "counters": dict(snapshot.counters),
         "messages_sent": snapshot.messages_sent,
         "opening": snapshot.opening if tick == 0 else b"",  # for recordings, which begin at tick 0
+        "noise_seed": snapshot.noise_seed,
     }
     blob = MAGIC + json.dumps(run_info, sort_keys=True).encode() + b"\n" + to_bytes(content)
     _write_whole(Path(path), blob + hashlib.sha256(blob).digest())
@@ -168,7 +171,7 @@ def scenario_of(path: Path, folder: Path, plugin_folders: Sequence[Path] = ()) -
         texts = content["initial_scenario"], content["scenario"]
         if hashes and any(changed_plugins(text, hashes, plugin_folders) for text in texts):
             raise SnapshotError(f"{path}: {_CHANGED}")
-        scenario = unpacked(texts[0], folder, content["files"], plugin_folders)
+        scenario = unpacked(texts[0], folder, content["files"], plugin_folders, keeps_controllers=True)
         if state.run_info["fingerprint"] != fingerprint(scenario):
             raise SnapshotError(f"{path}: {_CHANGED}")
         return scenario, int(state.run_info["seed"])
@@ -183,10 +186,12 @@ def _restore(state: StateFile, sim: Simulation, folder: Path, known: Mapping[str
     with _as_damage(state):
         now = first
         if content["scenario"] != content["initial_scenario"]:
-            now = unpacked(content["scenario"], folder, content["files"], first.plugins, known=known, starts=())
+            files, plugins = content["files"], first.plugins
+            how: dict[str, Any] = {"known": known, "starts": (), "keeps_controllers": True}
+            now = unpacked(content["scenario"], folder, files, plugins, **how)
         if content["fingerprint"] != fingerprint(now):
             raise SnapshotError(f"{state.path}: {_CHANGED}")
-        names = ("next_seed", "state", "digest", "unsent", "counters", "messages_sent", "opening")
+        names = ("next_seed", "state", "digest", "unsent", "counters", "messages_sent", "opening", "noise_seed")
         history = {name: content[name] for name in names}
         try:
             sim.restore(Snapshot(first, now, int(state.run_info["seed"]), **history))
@@ -225,7 +230,7 @@ class SnapshotError(MicroSimError):
 
 
 _KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Command, Teleport, Transmission, Link, Packet, Message, PluginState)
+    kind.__name__: kind for kind in (Command, Contact, Teleport, Transmission, Link, Packet, Message, PluginState)
 }
 _ARRAYS = frozenset("biufc?")  # kinds of NumPy types that are numbers
 _DEEPEST = 50

@@ -6,8 +6,9 @@ import copy
 import math
 import os
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from microsim.scenario.bundles import (
     map_update,
     with_bundle,
 )
+from microsim.scenario.controllers import written_controllers
 from microsim.scenario.fault_models import check_chaos
 from microsim.scenario.files import (
     Places,
@@ -41,11 +43,22 @@ from microsim.scenario.files import (
     search_folders,
     warn_of_angles,
 )
+from microsim.scenario.map_images import MapCells, MapImage, cells_of, described_in, occupancies_of, walls_of
 from microsim.scenario.models import MAX_NAME, Scenario
 from microsim.scenario.plugins import Generated, insert, laid_out, prepare
 from microsim.scenario.randomised import check_randomize
 from microsim.scenario.scene import build_world, elevation, obstacle_shape, read_elevation
-from microsim.scenario.world_models import Box, Cylinder, ElevationFile, HillsElevation, Map
+from microsim.scenario.world_models import (
+    FOLLOWS_FROM_IMAGE,
+    LEAST_CELL_M,
+    MAX_CELLS,
+    MOST_CELL_M,
+    Box,
+    Cylinder,
+    ElevationFile,
+    HillsElevation,
+    Map,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,11 +67,20 @@ if TYPE_CHECKING:
     from microsim.bundle import Bundle
 
 
-def load_scenario(source: str | Path | Mapping[str, Any] | Scenario, starts: Collection[str] | None = None) -> Scenario:
+def load_scenario(
+    source: str | Path | Mapping[str, Any] | Scenario,
+    starts: Collection[str] | None = None,
+    controllers: str | Sequence[str] = (),
+) -> Scenario:
     """The scenario of that name, path or content, complete and checked; ScenarioError lists all that is wrong.
 
-    `starts`: robots whose starts must be free (None: all). In a run robots have left theirs.
+    `starts`: robots whose starts must be free (None: all). In a run robots have left theirs. `controllers`: files that
+    command robots, beside those that it names: `controller.py`, or `ROBOT=controller.py`.
     """
+    return _with_controllers(_loaded(source, starts), [controllers] if isinstance(controllers, str) else controllers)
+
+
+def _loaded(source: str | Path | Mapping[str, Any] | Scenario, starts: Collection[str] | None) -> Scenario:
     if isinstance(source, Scenario):
         return source
     if isinstance(source, (str, Path)):
@@ -70,6 +92,14 @@ def load_scenario(source: str | Path | Mapping[str, Any] | Scenario, starts: Col
     if isinstance(source, Mapping):
         return _Loading(_plain(source), None, Places()).run(starts)
     raise ScenarioError(Problem(f"expected the name of a scenario, a path or a dict, found {type(source).__name__}"))
+
+
+def _with_controllers(scenario: Scenario, texts: Sequence[str]) -> Scenario:
+    if not texts:
+        return scenario
+    written = written_controllers(texts, scenario.robots)
+    data = {**scenario.to_dict(), "controllers": {**scenario.controllers, **written}}
+    return reloaded(data, scenario, starts=None)
 
 
 def reloaded(data: Mapping[str, Any], before: Scenario, starts: Collection[str] | None = ()) -> Scenario:
@@ -96,7 +126,7 @@ def at_seed(scenario: Scenario, seed: int) -> Scenario:
     made = scenario.with_world_seed(seed, scenario._layout)
     if layout is not None and layout.follows_seed:
         made = laid_out(made, layout.written, seed)
-    found = check_starts(made, elevation(made)) if made.world is None else check_bundle_starts(made)
+    found = starts_in(made)
     problems = [Problem(f"seed {seed}: {message}", dotted(path)) for message, path in found]
     if problems:
         raise ScenarioError(problems)
@@ -143,8 +173,9 @@ class _Loading:
 
     def run(self, starts: Collection[str] | None) -> Scenario:
         self.top_level()
+        self.controller_files()
         plugin_folders = self.plugin_folders()
-        data, generated, found = prepare(self.named(self.in_world(self.data)), plugin_folders)
+        data, generated, found = prepare(self.named(self.with_image(self.in_world(self.data))), plugin_folders)
         self.problems += [self.places.problem(*each) for each in found]
         scenario = self.validated(data, plugin_folders, generated)
         self.stop_if_wrong()
@@ -172,7 +203,7 @@ class _Loading:
         if not isinstance(names, (list, tuple)):
             return ()
         found: list[str] = []
-        untrusted: dict[int, Path] = {}
+        untrusted: dict[tuple[str, str | int], Path] = {}
         for index, name in enumerate(names):
             if not isinstance(name, str) or not name:
                 continue
@@ -182,21 +213,45 @@ class _Loading:
             else:
                 found.append(portable(folder))
                 if not is_trusted(folder):
-                    untrusted[index] = folder
+                    untrusted["plugins", index] = folder
         self.refuse(untrusted)
         return tuple(found)
 
-    def refuse(self, untrusted: Mapping[int, Path]) -> None:
+    def controller_files(self) -> None:
+        """The files under `controllers:`, made absolute; what is not a mapping is left to the model."""
+        written = self.data.get("controllers")
+        if not isinstance(written, Mapping) or not written:
+            return
+        blocks: dict[str, Any] = {}
+        untrusted: dict[str, Path] = {}
+        for name, block in written.items():
+            own: Any = {"file": block} if isinstance(block, str) else block
+            file = own.get("file") if isinstance(own, Mapping) else None
+            blocks[name] = own
+            if not isinstance(file, str) or not file:
+                continue  # the model says what is wrong
+            path = locate(file, self.folders)
+            if path is None or not path.is_file():
+                self.problems.append(self.places.problem(f"no such file: {show(file)}", ("controllers", name)))
+                del blocks[name]
+                continue
+            blocks[name] = {**own, "file": portable(path)}
+            if not is_trusted(path.parent):
+                untrusted[name] = path.parent
+        self.data = {**self.data, "controllers": blocks}
+        self.refuse({("controllers", name): folder for name, folder in untrusted.items()}, "controllers")
+
+    def refuse(self, untrusted: Mapping[tuple[str, str | int], Path], what: str = "plug-ins") -> None:
         """Without its plug-ins, nothing else can be said of the scenario."""
-        shown = {index: os.path.relpath(folder) for index, folder in untrusted.items()}
-        shown = {index: text if not text.startswith("..") else str(untrusted[index]) for index, text in shown.items()}
+        shown = {place: os.path.relpath(folder) for place, folder in untrusted.items()}
+        shown = {place: text if not text.startswith("..") else str(untrusted[place]) for place, text in shown.items()}
         problems = [
             self.places.problem(
-                f"plug-ins are code, and run only from folders that you name; if you trust this one, add "
+                f"{what} are code, and run only from folders that you name; if you trust this one, add "
                 f"--plugins {shlex.quote(text)}",
-                ("plugins", index),
+                place,
             )
-            for index, text in shown.items()
+            for place, text in shown.items()
         ]
         if problems:
             error = UntrustedError(problems)
@@ -255,6 +310,52 @@ class _Loading:
         self.world = WorldBundle(path=portable_path, sha256=found)
         return with_bundle(data, self.bundle)
 
+    def with_image(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The data completed by the map of map_server that it names, if it names one."""
+        grid = data.get("map")
+        written = grid.get("image") if isinstance(grid, Mapping) else None
+        if not isinstance(grid, Mapping) or not isinstance(written, (str, Mapping, MapImage)):
+            return data  # none, or the model will say what is wrong
+        beside = [key for key in FOLLOWS_FROM_IMAGE if key in grid]
+        for key in beside:
+            message = "follows from the image of the map: leave this key out"
+            self.problems.append(self.places.problem(message, ("map", key), at_key=True))
+        rest = {key: value for key, value in grid.items() if key not in beside}
+        try:
+            image, cells = self.map_image(written)
+        except ScenarioError as error:
+            found = [each if each.file else replace(each, **self.at_image()) for each in error.problems]
+            self.problems += found
+            return {**data, "map": {key: value for key, value in rest.items() if key not in ("image", "wall_height_m")}}
+        except ValidationError:
+            return {**data, "map": rest}  # the model will say the same, with its place
+        follows = (cells.cell_m, cells.values.shape[::-1], (cells.west, cells.south))
+        return {**data, "map": {**rest, "image": image, **dict(zip(FOLLOWS_FROM_IMAGE, follows, strict=True))}}
+
+    def map_image(self, written: str | Mapping[str, Any] | MapImage) -> tuple[MapImage, MapCells]:
+        """A map by its file or its keys, and its cells."""
+        places = Places()
+        if isinstance(written, str):
+            try:
+                image, places = described_in(self.located(written))
+            except ValueError as error:
+                raise ScenarioError(Problem(str(error))) from None
+            occupancies_of(image, MAX_CELLS, places)  # what is wrong with it has its place in that file
+        else:
+            image = written if isinstance(written, MapImage) else MapImage.model_validate(written)
+            path = locate(image.image, self.folders)
+            image = image.model_copy(update={"image": image.image if path is None else portable(path)})
+        if not LEAST_CELL_M <= image.resolution <= MOST_CELL_M:
+            message = f"expected {LEAST_CELL_M:g} to {MOST_CELL_M:g} m, found {image.resolution:g}"
+            raise ScenarioError(places.problem(message, ("resolution",)))
+        cells = cells_of(image, MAX_CELLS)
+        walls_of(cells, 0.0, 1.0)  # which has its limits
+        return image, cells
+
+    def at_image(self) -> dict[str, Any]:
+        place = self.places.problem("", ("map", "image"))
+        return {"path": place.path, "file": place.file, "line": place.line, "column": place.column}
+
     def named(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
         """With the name of the file, if neither the data nor the world that they name has one."""
         return data if self.file is None else {"name": _name_of(self.file), **data}
@@ -284,7 +385,7 @@ class _Loading:
         self.problems.append(self.places.problem(message, ("map", "elevation", "file")))
 
     def starts(self, scenario: Scenario, robots: Collection[str] | None) -> None:
-        found = check_starts(scenario, elevation(scenario)) if self.bundle is None else check_bundle_starts(scenario)
+        found = starts_in(scenario)
         self.problems += [self.places.problem(*each) for each in found if robots is None or each[1][1] in robots]
 
 
@@ -293,8 +394,15 @@ class _Loading:
 Found = tuple[str, KeyPath]  # message, where
 
 
-def check_starts(scenario: Scenario, heights: npt.NDArray[np.float64]) -> Iterator[Found]:
+def starts_in(scenario: Scenario) -> Iterator[Found]:
     """A problem for every robot that cannot start at its place."""
+    if scenario.world is None and scenario.map.image is None:
+        return check_starts(scenario, elevation(scenario))
+    return check_placed_starts(scenario)
+
+
+def check_starts(scenario: Scenario, heights: npt.NDArray[np.float64]) -> Iterator[Found]:
+    """On a map that begins at 0 and has ground everywhere, which is quicker to check than to build."""
     occupied = occupancy(scenario)
     for name, robot in scenario.robots.items():
         message = _outside(scenario, robot) or (
@@ -306,8 +414,8 @@ def check_starts(scenario: Scenario, heights: npt.NDArray[np.float64]) -> Iterat
             yield message + _by_default(robot), ("robots", name, "start", "map_pose")
 
 
-def check_bundle_starts(scenario: Scenario) -> Iterator[Found]:
-    """The same in a world bundle, whose map may begin anywhere and have holes."""
+def check_placed_starts(scenario: Scenario) -> Iterator[Found]:
+    """The same in a world bundle, or a map with an image, which may begin anywhere and have holes."""
     world = build_world(scenario)
     west, south, east, north = world.extent_m
     for name, robot in scenario.robots.items():

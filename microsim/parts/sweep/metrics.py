@@ -31,7 +31,7 @@ from microsim.parts.missions import MissionPilot
 from microsim.plugin_errors import plugin_error, plugin_errors
 from microsim.registry import Registry, is_subclass
 from microsim.scenario.bundles import bundle_of
-from microsim.simulation import Simulation
+from microsim.simulation import Contact, Simulation
 
 Value: TypeAlias = float | int | bool | str | None
 Block: TypeAlias = Mapping[str, Array]  # robot -> (ticks, rows) its state after each of these ticks
@@ -191,6 +191,59 @@ class ContactTime(Metric):
 
     def value(self) -> Value:
         return self.ticks * self.run.dt
+
+
+class _AboutFirstContact(Metric):
+    of_robots = True
+
+    @property
+    def contact(self) -> Contact | None:
+        return next((each for each in self.run.sim.contacts if {each.robot, each.thing} & set(self.robots)), None)
+
+
+class FirstContact(_AboutFirstContact):
+    """Who began to touch what, first: `rover > shelf_a`; no value if nothing was touched."""
+
+    name, kind = "first_contact", str
+
+    def value(self) -> Value:
+        return None if self.contact is None else f"{self.contact.robot} > {self.contact.thing}"
+
+
+class FirstContactTime(_AboutFirstContact):
+    """When the first contact began."""
+
+    name, unit = "first_contact_s", "s"
+
+    def value(self) -> Value:
+        return None if self.contact is None else self.run.sim.clock.time_ns(self.contact.tick) / 1e9
+
+
+class FirstContactSpeed(_AboutFirstContact):
+    """Speed of the robot just before the first contact."""
+
+    name, unit = "first_contact_speed", "m/s"
+
+    def value(self) -> Value:
+        return None if self.contact is None else self.contact.speed
+
+
+class FirstContactX(_AboutFirstContact):
+    """Where the robot was when the first contact began: x in the map."""
+
+    name, unit = "first_contact_x", "m"
+
+    def value(self) -> Value:
+        return None if self.contact is None else self.contact.x
+
+
+class FirstContactY(_AboutFirstContact):
+    """Where the robot was when the first contact began: y in the map."""
+
+    name, unit = "first_contact_y", "m"
+
+    def value(self) -> Value:
+        return None if self.contact is None else self.contact.y
 
 
 class OffroadTime(Metric):

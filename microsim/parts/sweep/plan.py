@@ -34,6 +34,7 @@ from microsim.parts.sweep.run_one import (
     Token,
     TokenSource,
     content_of,
+    controller_content,
     mission_content,
     mission_data,
     scenario_content,
@@ -94,6 +95,9 @@ class Sweep(Model):
 
     scenario: Name = Field("default", description="A shipped scenario, or a file.")
     mission: Name | None = Field(None, description="A shipped mission, or a file; null: the robots get no commands.")
+    controllers: tuple[Text, ...] = Field(
+        (), description="Files that command robots: `[rover=controller.py]`, beside those of the scenario."
+    )
     seeds: Annotated[tuple[int, ...] | None, BeforeValidator(_seeds)] = Field(
         None, description="`0..99`, both ends included, or `[1, 2, 5]`; default: the mission's or the scenario's."
     )
@@ -175,6 +179,11 @@ class Sweep(Model):
     def beside(self, name: str) -> str:
         """Where a scenario or mission that the sweep names is: beside the sweep's file first."""
         return beside(name, self._places.file)
+
+    def controller_beside(self, text: str) -> str:
+        """`rover=controller.py` with the file's place."""
+        robot, found, file = text.rpartition("=")
+        return f"{robot}{found}{self.beside(file)}"
 
 
 def condition(text: str, folders: Folders = ()) -> Condition:
@@ -273,6 +282,7 @@ class Plan:
     varied: Mapping[str, Sequence[Any]]  # as written -> values
     metrics: tuple[str, ...]
     conditions: tuple[Condition, ...]
+    controllers: tuple[TokenSource, ...] = ()
 
     def __len__(self) -> int:
         return len(self.seeds) * len(self.combinations)
@@ -298,7 +308,8 @@ class Plan:
     def token(self, run: int) -> str:
         combination, seed = self.place(run)
         changes = self.changes(combination)
-        return str(Token(self.scenario_source, self.mission_source, seed, self.duration, changes))
+        sources = self.scenario_source, self.mission_source
+        return str(Token(*sources, seed, self.duration, changes, controllers=self.controllers))
 
     def order(self) -> SweepOrder:
         """What a worker needs to do any of the runs."""
@@ -333,6 +344,7 @@ class Plan:
     def identity(self) -> str:
         """Equal for two plans whose results are the same file."""
         parts = [self.scenario_source, self.mission_source, self.duration, list(self.seeds), self.metrics]
+        parts += [*self.controllers]
         own = [_code(self.metric(name)) for name in self.metrics if name.partition(".")[0] not in METRICS]
         return content_of([[str(part) for part in parts], json.dumps(self.varied), __version__, *own])
 
@@ -365,7 +377,9 @@ def _shown(value: Any, kind: type) -> Value:
 def make_plan(sweep: Sweep) -> Plan:
     """Raises ScenarioError, MissionError or SweepError with every reason why it cannot be run."""
     scenario_place = sweep.beside(sweep.scenario)
-    scenario = load_scenario(scenario_place)
+    written = load_scenario(scenario_place)
+    controllers = [sweep.controller_beside(each) for each in sweep.controllers]
+    scenario = load_scenario(written, controllers=controllers)
     mission = None if sweep.mission is None else load_mission(sweep.beside(sweep.mission))
     refuse_gates("a sweep", scenario, mission)
     _check_settings(sweep, scenario)
@@ -373,10 +387,11 @@ def make_plan(sweep: Sweep) -> Plan:
     metrics = _check_runs(sweep, scenario, mission)
     mission_seed = None if mission is None else mission.seed
     seeds = sweep.seeds or (scenario.seed if mission_seed is None else mission_seed,)
-    source = TokenSource(sweep.scenario, scenario_content(scenario))
+    source = TokenSource(sweep.scenario, scenario_content(written))
+    codes = tuple(TokenSource(each, controller_content(each)) for each in controllers)
     mission_source = None if mission is None else TokenSource(str(sweep.mission), mission_content(mission))
     sources = (scenario, scenario_place, source, mission, mission_source)
-    plan = Plan(*sources, sweep.duration, seeds, sweep.all_varied, metrics, tuple(sweep.conditions))
+    plan = Plan(*sources, sweep.duration, seeds, sweep.all_varied, metrics, tuple(sweep.conditions), codes)
     if len(plan) > MOST_RUNS:
         raise UsageError(f"expected at most {MOST_RUNS:,} runs, found {len(plan):,}")
     return plan

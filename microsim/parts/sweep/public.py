@@ -7,5 +7,6 @@ PUBLIC = {
         "make_plan",
     ),
     "run_all": ("sweep_to_file",),
+    "when": ("when",),
     "worker_pool": ("LocalWorkers",),
 }

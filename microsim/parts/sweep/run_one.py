@@ -19,8 +19,10 @@ from microsim.messages.outbox import Message
 from microsim.parts.missions import Mission, MissionPilot, load_mission
 from microsim.parts.missions.mission_file import RadioAction, RobotExpectation
 from microsim.parts.sweep.metrics import Value, WatchedRun, all_metrics, checked, find_metric, has_meaning, watch
+from microsim.plugin_code import code_hash
 from microsim.plugin_errors import reporting
-from microsim.recording.inputs import made_by_generators, packed, plugin_hashes, unpacked
+from microsim.recording.inputs import made_by_generators, packed, plugin_hashes, unpacked, without_places
+from microsim.registry import is_trusted
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.loading import with_values
 from microsim.simulation import Simulation
@@ -97,6 +99,8 @@ def ticks_of(sim: Simulation, pilot: MissionPilot | None, duration: float | None
 
 
 def needs_messages(scenario: Scenario, mission: Mission | None, metrics: Sequence[str]) -> bool:
+    if scenario.controllers:  # which look at them
+        return True
     chosen = [find_metric(name, scenario.plugins) for name in metrics]
     if any(each.needs_messages or each.hear is not None for each in chosen):
         return True
@@ -153,7 +157,7 @@ class SweepRunner:
         self._order = order
         self._folder = tempfile.TemporaryDirectory(prefix="microsim-")
         plugins = _plugin_folders(order.scenario)  # of the user who started the sweep
-        self._base = unpacked(order.scenario, Path(self._folder.name), order.files, plugins)
+        self._base = unpacked(order.scenario, Path(self._folder.name), order.files, plugins, keeps_controllers=True)
         self._mission = None if order.mission is None else load_mission(order.mission)
         self._scenario: Scenario | None = None
         self._combination = -1
@@ -191,8 +195,8 @@ def _one_line(text: str) -> str:
 
 _HASH_DIGITS, _CHECK_DIGITS = 16, 8
 _PREFIX = "microsim-"
-_OWN = ("scenario", "mission", "seed", "duration")
-Loaded = TypeVar("Loaded", Scenario, Mission)
+_OWN = ("scenario", "controller", "mission", "seed", "duration")
+Loaded = TypeVar("Loaded", Scenario, Mission, str)
 
 
 @dataclass(frozen=True)
@@ -214,9 +218,12 @@ class Token:
     duration: float | None
     changes: Mapping[str, Any] = field(default_factory=dict)  # full key path in the scenario -> value
     version: str = __version__
+    controllers: tuple[TokenSource, ...] = ()  # beside those of the scenario, each as after `--controller`
 
     def __str__(self) -> str:
         parts: dict[str, str] = {"scenario": str(self.scenario)}
+        if self.controllers:
+            parts["controller"] = "+".join(map(str, self.controllers))
         if self.mission is not None:
             parts["mission"] = str(self.mission)
         parts["seed"] = str(self.seed)
@@ -248,6 +255,7 @@ def read_token(text: str) -> Token:
             float(parts["duration"]) if "duration" in parts else None,
             changes,
             first.removeprefix(_PREFIX),
+            tuple(map(_source, parts["controller"].split("+"))) if "controller" in parts else (),
         )
     except (KeyError, ValueError) as error:
         raise UsageError(f"the token cannot be read: {error}") from None
@@ -275,8 +283,7 @@ def content_of(data: Any) -> str:
 
 def scenario_content(scenario: Scenario) -> str:
     """Everything the scenario resolves to, with files and the code of plug-ins, whatever folder they are in."""
-    data, _ = packed(scenario)  # files are named by their content
-    data["plugins"] = []
+    data = without_places(packed(scenario)[0])  # files are named by their content
     if data.get("world"):
         data["world"]["path"] = ""  # its hash is another key
     return content_of([data, plugin_hashes(scenario), *made_by_generators(scenario)])
@@ -291,6 +298,25 @@ def mission_content(mission: Mission) -> str:
     """What is done and expected; neither its name nor its default scenario and seed."""
     data = mission_data(mission)
     return content_of({key: data[key] for key in ("duration", "do", "expect") if key in data})
+
+
+def file_of(controller: str) -> Path:
+    """Of what is written after `--controller`."""
+    return Path(controller) if Path(controller).is_file() else Path(controller.partition("=")[2] or controller)
+
+
+def controller_content(controller: str) -> str:
+    """A hash of its code, and of what that imports."""
+    return code_hash(file_of(controller))[:_HASH_DIGITS]
+
+
+def _checked_file(controller: str) -> str:
+    file = file_of(controller)
+    if not file.is_file():
+        raise UsageError(f"{file}: no such file")
+    if not is_trusted(file.parent):
+        raise UsageError(f"controllers are code, and run only if you name them: add --controller {controller}")
+    return controller
 
 
 # ---- the run of a token ----------------------------------------------------------------------------------------------
@@ -315,10 +341,18 @@ class Replayable:
         return MetricRun(self.sim, self.mission, names)
 
 
-def from_token(text: str, scenario: str | None = None, mission: str | None = None) -> Replayable:
-    """`scenario` and `mission`: where they are, if not where the token says; their content must be the same."""
+def from_token(
+    text: str, scenario: str | None = None, mission: str | None = None, controllers: Sequence[str] = ()
+) -> Replayable:
+    """`scenario`, `mission`, `controllers`: where they are, if not where the token says; with the same content."""
     token = read_token(text)
     world = _loaded(load_scenario, token, token.scenario, scenario, "scenario", scenario_content)
+    if controllers and len(controllers) != len(token.controllers):
+        raise UsageError(f"this token is of a run with {len(token.controllers)} controllers, found {len(controllers)}")
+    places = [controllers[index] if controllers else None for index in range(len(token.controllers))]
+    pairs = zip(token.controllers, places, strict=True)
+    files = [_loaded(_checked_file, token, source, place, "controller", controller_content) for source, place in pairs]
+    world = load_scenario(world, controllers=files)
     steps = None
     if token.mission is not None:
         steps = _loaded(load_mission, token, token.mission, mission, "mission", mission_content)

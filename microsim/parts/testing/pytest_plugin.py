@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from microsim.parts.testing.sim_under_test import SimUnderTest
 
 _RUN: pytest.StashKey[SimUnderTest] = pytest.StashKey()
-_MARK = "microsim(scenario, seed=None): the scenario of the fixture `sim`: a name, a file beside the test, or a dict"
+_ARGUMENTS = ("scenario", "seed", "controllers")
+_MARK = (
+    "microsim(scenario, seed=None, controllers=()): the scenario of the fixture `sim`: a name, a file beside the test, "
+    "or a dict; controllers: files beside the test, such as `rover=controller.py`"
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,25 +50,34 @@ def sim(request: pytest.FixtureRequest) -> Iterator[SimUnderTest]:
     """A simulation that records itself; `@pytest.mark.microsim` names its scenario and seed."""
     mark = request.node.get_closest_marker("microsim")
     try:
-        run = _started(request.node, *_chosen(mark))
+        run = _started(request.node, *_chosen(mark, request.node.path))
     except MicroSimError as error:
         pytest.fail(f"the fixture `sim` cannot start: {error}", pytrace=False)
     yield run
     _end(request.node)
 
 
-def _chosen(mark: pytest.Mark | None) -> tuple[Any, int | None]:
+def _chosen(mark: pytest.Mark | None, test: Path) -> tuple[Any, int | None]:
     """Scenario and seed of a marker."""
     from microsim.errors import UsageError, unknown
+    from microsim.scenario import load_scenario
+    from microsim.scenario.files import beside
 
     if mark is None:
         return None, None
     for name in mark.kwargs:
-        if name not in ("scenario", "seed"):
-            raise UsageError(unknown("@pytest.mark.microsim has no argument", repr(name), name, ("scenario", "seed")))
+        if name not in _ARGUMENTS:
+            raise UsageError(unknown("@pytest.mark.microsim has no argument", repr(name), name, _ARGUMENTS))
     if len(mark.args) > 1:
         raise UsageError(f"@pytest.mark.microsim takes one scenario, found {len(mark.args)}; the seed is `seed=N`")
     scenario = mark.args[0] if mark.args else mark.kwargs.get("scenario")
+    controllers = mark.kwargs.get("controllers", ())
+    if controllers:
+        texts = [controllers] if isinstance(controllers, str) else controllers
+        parts = [text.rpartition("=") for text in texts]
+        files = [f"{robot}{found}{test.parent / file}" for robot, found, file in parts]
+        source = "default" if scenario is None else beside(scenario, test) if isinstance(scenario, str) else scenario
+        scenario = load_scenario(source, controllers=files)
     return scenario, mark.kwargs.get("seed")
 
 

@@ -327,7 +327,7 @@ def test_a_failed_episode_is_a_mission_whose_token_repeats_it_and_that_can_be_sh
     smallest = Path(found["smallest"]).read_text()
     assert "collisions > 0" in smallest
     assert len(smallest) < len((tmp_path / "failed" / f"seed_{failure['seed']}.yaml").read_text())
-    assert CliRunner().invoke(app, [*words[:4], "--at-least", "1", "--quiet"]).exit_code == 1
+    assert CliRunner().invoke(app, [*words[:5], "--at-least", "1", "--quiet"]).exit_code == 1
 
 
 def test_only_failures_that_were_written_can_be_shrunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -631,7 +631,8 @@ def test_every_help_text_has_examples_and_fits_a_terminal_of_80_columns(name: st
     text = inspect.cleandoc(commands()[name].help)
     assert "Examples:" in text
     assert f"microsim {name}" in text
-    assert [line for line in text.split("\n\n", 1)[1].splitlines() if len(line) > 78] == []
+    examples = [line for line in text.splitlines() if line.startswith("  ")]  # paragraphs are wrapped
+    assert [line for line in examples if len(line) > 78] == []
 
 
 def test_help_shows_words_in_brackets_and_no_type_of_flags() -> None:
@@ -714,7 +715,7 @@ def package_with_commands(folder: Path, **entries: str) -> str:
 
 def test_a_package_adds_a_command_through_an_entry_point(tmp_path: Path) -> None:
     paths = package_with_commands(tmp_path, hello="hello_package:COMMAND", run="hello_package:COMMAND")
-    assert "Greet the robots." in cli("--help", PYTHONPATH=paths).stdout
+    assert "Greet the robots" in cli("--help", PYTHONPATH=paths).stdout
     assert cli("hello", PYTHONPATH=paths).returncode == 7
     assert "Run a scenario" in cli("run", "--help", PYTHONPATH=paths).stdout  # ours cannot be replaced
 

@@ -43,7 +43,8 @@ class Block:
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    content = page.read_text(encoding="utf-8")
+    """Those that were written by hand."""
+    content = reference.GENERATED.sub(lambda part: "\n" * part[0].count("\n"), page.read_text(encoding="utf-8"))
     for found in FENCE.finditer(content):
         language = found["info"].removeprefix("{code-block}").strip()
         options = re.match(r"(?::[^\n]*\n)*", found["body"])

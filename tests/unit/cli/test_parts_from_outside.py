@@ -124,7 +124,7 @@ def test_a_command_is_one_file(group: str, tmp_path: Path) -> None:
     variables = installed(tmp_path, group, "greet", GREETING)
     done = run(variables, "greet")
     assert (done.returncode, done.stdout) == (0, "hello, robots\n")
-    assert "Greet the robots." in run(variables, "--help").stdout
+    assert "Greet the robots" in run(variables, "--help").stdout
 
 
 @pytest.mark.parametrize("group", ["microsim.transports", "microsim.parts"])

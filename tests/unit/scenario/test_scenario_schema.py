@@ -77,6 +77,7 @@ def test_defaults_in_the_schema_are_those_of_the_models() -> None:
     dump = {
         "collisions": "document",
         "lockstep": [],
+        "controllers": {},
         **Scenario().to_dict(),
     }  # younger keys are left out
     for key, described in SCHEMA["properties"].items():

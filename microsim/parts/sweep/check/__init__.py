@@ -100,11 +100,14 @@ class Case:
     """What is run."""
 
     scenario: str
-    mission: str
+    mission: str  # empty: none, for `duration` seconds
     seed: int | None  # None: the mission's or the scenario's
+    controllers: tuple[str, ...] = ()  # as after `--controller`
+    duration: float = 0.0
 
     def __str__(self) -> str:
-        return f"{self.scenario} × {self.mission}" + ("" if self.seed is None else f", seed {self.seed}")
+        what = self.mission or ", ".join(self.controllers)
+        return f"{self.scenario} × {what}" + ("" if self.seed is None else f", seed {self.seed}")
 
 
 @dataclass(frozen=True)
@@ -287,11 +290,12 @@ def run_order(order: dict[str, Any]) -> dict[str, Any]:
     """Run one mission; write the digests to `chain` and the messages of `tick` to `dump`."""
     from microsim.parts.missions import MissionPilot, load_mission
     from microsim.runner import Runner
+    from microsim.scenario import load_scenario
     from microsim.simulation import Simulation
 
-    mission = load_mission(order["mission"])
+    mission = load_mission(order["mission"] or {"duration": order["duration"]})
     seed = order["seed"] if order["seed"] is not None else mission.seed
-    sim = Simulation(order["scenario"], seed)
+    sim = Simulation(load_scenario(order["scenario"], controllers=order["controllers"]), seed)
     pilot = MissionPilot(sim, mission)
     ticks = pilot.end
     if order["short_s"] is not None:

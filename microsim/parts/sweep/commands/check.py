@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from typing_extensions import NotRequired, TypedDict
 
-from microsim.cli.command import PluginsOption, QuietOption, TimeoutOption, renamed, seconds, words_of
+from microsim.cli.command import (
+    ControllerOption,
+    PluginsOption,
+    QuietOption,
+    TimeoutOption,
+    renamed,
+    seconds,
+    words_of,
+)
 from microsim.cli.json_schemas import Digest, Ticks
 from microsim.cli.terminal import Bar, ExitCode, interruptible, is_quiet, print_json, print_table, warn
 from microsim.errors import UsageError
@@ -51,8 +59,9 @@ class CheckOptions(NamedTuple):
     lockstep: Annotated[
         list[str] | None, option("--lockstep GATE", "With --with: gates, as in `microsim run`; repeatable.")
     ] = None
+    controller: ControllerOption = None
     duration: Annotated[
-        float, option("--duration TIME", "With --with and no mission: simulated time.", parser=seconds)
+        float, option("--duration TIME", "Without a mission, with --with or --controller: time.", parser=seconds)
     ] = 10.0
     transport: Annotated[
         str | None,
@@ -77,11 +86,18 @@ def determinism(options: CheckOptions) -> int:
 
     \b
     Examples:
+<<<<<<< HEAD
       microsim determinism                      three scenarios × five missions
       microsim determinism flat --missions hover,patrol
       microsim determinism my_world.yaml --missions my_mission.yaml --seeds 5
+=======
+      microsim determinism                        three scenarios × five missions
+      microsim determinism flat --missions hover,patrol
+      microsim determinism world.yaml --missions mission.yaml --seeds 5 --jobs 4
+>>>>>>> main
       microsim determinism flat --missions radio_ping --slow --json
       microsim determinism --junit check.xml --markdown check.md    for CI
+      microsim determinism flat --controller rover=controller.py    is your code deterministic?
       microsim determinism flat --with 'ros2 run my_package my_node' \\
           --lockstep 'after: /rover/odom, expect: /rover/cmd_vel'
     """
@@ -161,15 +177,17 @@ def _cases(options: CheckOptions) -> list[Case]:
     from microsim.scenario.gates import refuse_gates
 
     scenarios = list(dict.fromkeys(options.scenarios or _SCENARIOS))
-    missions = list(dict.fromkeys(words_of(options.missions) or paths.mission_names()))
+    controllers = tuple(options.controller or ())
+    missions = list(dict.fromkeys(words_of(options.missions) or ([""] if controllers else paths.mission_names())))
     for scenario in scenarios:
-        refuse_gates("microsim determinism", load_scenario(scenario))
-    for mission in missions:
+        refuse_gates("microsim determinism", load_scenario(scenario, controllers=controllers))
+    for mission in filter(None, missions):
         refuse_gates("microsim determinism", load_mission(mission))
     if not scenarios or not missions:
         raise UsageError("there is nothing to check")
     seeds = [None, *range(1, options.seeds)]
-    return [Case(scenario, mission, seed) for scenario in scenarios for mission in missions for seed in seeds]
+    how = controllers, float(options.duration)
+    return [Case(scenario, mission, seed, *how) for scenario in scenarios for mission in missions for seed in seeds]
 
 
 def _findings(verdicts: Sequence[CheckVerdict], children: Children, bar: Bar) -> list[Finding]:
@@ -218,7 +236,8 @@ def _print_table(verdicts: Sequence[CheckVerdict], tried: Sequence[Environment])
 def _row(verdict: CheckVerdict) -> tuple[str, ...]:
     reference, case = verdict.reference, verdict.case
     entry = ("", "", "") if reference.error else (str(reference.seed), str(reference.ticks), reference.digest[:16])
-    mission = Path(case.mission).stem if case.mission.endswith((".yaml", ".yml", ".json")) else case.mission
+    what = case.mission or ", ".join(case.controllers)
+    mission = Path(what).stem if what.endswith((".yaml", ".yml", ".json")) else what
     return (case.scenario, mission, *entry, _outcome(verdict))
 
 

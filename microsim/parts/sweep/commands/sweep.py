@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from typing_extensions import TypedDict
 
 from microsim.cli import terminal
-from microsim.cli.command import Command, PluginsOption, QuietOption, TimeoutOption, words_of
+from microsim.cli.command import Command, ControllerOption, PluginsOption, QuietOption, TimeoutOption, words_of
 from microsim.cli.precompile import compiling, precompile_scenario
 from microsim.cli.terminal import Bar, ExitCode, is_quiet, note, print_json, tell, warn
 from microsim.errors import UsageError
@@ -42,6 +43,7 @@ class SweepOptions(NamedTuple):
         list[str] | None, option("--vary KEY=V,V", "Values for a key of the scenario; every combination is run.")
     ] = None
     mission: Annotated[str | None, option("--mission FILE", "The mission to run: a shipped one or a file.")] = None
+    controller: ControllerOption = None
     duration: Annotated[
         float | None, option("--duration S", "Simulated seconds of each run.", show_default="the mission's")
     ] = None
@@ -86,6 +88,7 @@ class SweepOptions(NamedTuple):
         """Keys of the sweep, as in its file."""
         plain = {"seeds": self.seeds, "mission": self.mission, "duration": self.duration}
         lists = {"metrics": words_of(self.metrics), "assert": tuple(self.asserts or ())}
+        lists |= {"controllers": tuple(self.controller or ())}
         return {key: value for key, value in {**plain, **lists}.items() if value not in (None, ())}
 
     def workers(self, plan: Plan) -> WorkerPool:
@@ -122,6 +125,8 @@ def sweep(options: SweepOptions) -> int:
       microsim sweep nightly.yaml --ray 10.0.0.5:6379    on a cluster
       microsim sweep maze --mission patrol --seeds 0..999 \\
           --find "collisions > 0" --out smallest.yaml
+      microsim sweep maze --controller rover=controller.py --duration 60 \\
+          --seeds 0..9999 --vary controllers.rover.near_m=1,2,3
     """
     from microsim.parts.sweep.find import FindError
     from microsim.parts.sweep.results import ResultError
@@ -455,4 +460,6 @@ def _say_smallest(plan: Plan, found: RunOutcome, smallest: Smallest, options: Sw
     print(f"found: {options.find}: in run {found.run:,} of {len(plan):,}: {token}")
     print(f"smallest mission that still does: {_sized(smallest.case)} instead of {_sized(smallest.before)}; {values}")
     print(f"verified by re-running it ({smallest.runs:,} runs). Written to {smallest.file}; run it with:")
-    print(f"  microsim run --mission {smallest.file} --rtf 0")
+    folders = dict.fromkeys(str(Path(block.file).parent) for block in plan.scenario.controllers.values())
+    trusted = "".join(f" --plugins {shlex.quote(folder)}" for folder in folders)
+    print(f"  microsim run --mission {smallest.file} --rtf 0{trusted}")
