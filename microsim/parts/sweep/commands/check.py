@@ -86,15 +86,9 @@ def determinism(options: CheckOptions) -> int:
 
     \b
     Examples:
-<<<<<<< HEAD
-      microsim determinism                      three scenarios × five missions
-      microsim determinism flat --missions hover,patrol
-      microsim determinism my_world.yaml --missions my_mission.yaml --seeds 5
-=======
       microsim determinism                        three scenarios × five missions
       microsim determinism flat --missions hover,patrol
       microsim determinism world.yaml --missions mission.yaml --seeds 5 --jobs 4
->>>>>>> main
       microsim determinism flat --missions radio_ping --slow --json
       microsim determinism --junit check.xml --markdown check.md    for CI
       microsim determinism flat --controller rover=controller.py    is your code deterministic?

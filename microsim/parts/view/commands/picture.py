@@ -33,11 +33,7 @@ def picture(
 
     \b
     Examples:
-<<<<<<< HEAD
-      microsim picture showcase --autopilot --at 20    writes showcase.png
-=======
       microsim picture showcase --autopilot --at 20        writes showcase.png
->>>>>>> main
       microsim picture team --at 60 --out team.png     a demo, with its own pilot
     """
     target = out or Path(f"{Path(scenario).stem}.png")
