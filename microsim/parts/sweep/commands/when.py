@@ -87,7 +87,7 @@ def _saved(found: WhenLost, folder: Path | None) -> list[str]:
     """The last fork that survives, and one of the same moment that fails."""
     if folder is None:
         return []
-    from microsim import save_state
+    from microsim.recording.state_file import save_state
 
     if found.forker.again.mission is not None:
         raise UsageError("--states: the plans of a mission are not part of a state; leave it out")
