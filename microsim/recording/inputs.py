@@ -229,6 +229,12 @@ def changed_plugins(text: str, hashes: Mapping[str, str], folders: Folders) -> l
     return [name for name in compared if hashes[name] not in present[name] | in_folders]
 
 
+def controller_hash(file: Path) -> str:
+    """SHA-256 of a controller's code, as `plugin_hashes` has it."""
+    with os_errors(f"{file} cannot be read", BagError):
+        return code_hash(file)
+
+
 def without_places(data: dict[str, Any]) -> dict[str, Any]:
     """What a scenario's data means, wherever the files of its code are: `plugin_hashes` covers their content."""
     blocks = {robot: {**block, "file": ""} for robot, block in data.get("controllers", {}).items()}
