@@ -194,9 +194,15 @@ def test_a_stale_digest_or_token_fails():
         assert_prints(f"found: {token}", f"found: {token[:-1]}9", "here")
 
 
-def test_every_yaml_block_of_the_scenario_page_is_a_scenario():
+def test_every_yaml_block_of_the_scenario_page_is_a_scenario(tmp_path, monkeypatch):
+    from PIL import Image
+
     from microsim.documents.yaml_text import read_yaml
 
+    Image.new("L", (200, 200), 254).save(tmp_path / "my_map.pgm")  # the map that the page supposes its reader has
+    rules = "resolution: 0.05\norigin: [-5, -5, 0]\nnegate: 0\noccupied_thresh: 0.65\nfree_thresh: 0.25\n"
+    (tmp_path / "my_map.yaml").write_text(f"image: my_map.pgm\n{rules}")
+    monkeypatch.chdir(tmp_path)
     for block in blocks(DOCS / "lookup/scenario.md"):
         if block.language == "yaml":
             microsim.load_scenario(read_yaml(block.text, block.place).data)
