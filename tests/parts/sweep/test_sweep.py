@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 import statistics
 from contextlib import closing
 from fractions import Fraction
@@ -577,7 +578,7 @@ def test_the_command_line_replays_a_token(folder):
     again = cli("replay", "--token", row["token"], "--record", "bag", cwd=folder)
     assert again.returncode == 0, again.stderr
     assert f"digest {row['digest']}" in again.stdout
-    assert f"path_length       {row['path_length']}" in again.stdout
+    assert re.search(rf"^  path_length +{re.escape(row['path_length'])}$", again.stdout, re.MULTILINE)
     assert (folder / "bag").is_dir()
 
 

@@ -233,7 +233,8 @@ def test_the_built_in_ones_have_names_and_places_of_their_own_and_all_that_steer
         assert len({place for place, _ in places}) == len(places)
     names = [name for _, name in sorted(by_command["run"])]
     assert names == [
-        "saved state", "mission", "pilot", "telemetry", "network", "foxglove", "node", "recording", "page", "dashboard",
+        "saved state", "mission", "pilot", "controller", "telemetry", "network", "foxglove", "node", "recording",
+        "page", "dashboard",
     ]  # fmt: skip
 
 

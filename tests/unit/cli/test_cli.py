@@ -650,7 +650,9 @@ def test_compiling_is_told_once_and_only_where_something_is_compiled(capsys: pyt
     import numba
 
     from microsim.cli.precompile import compiling
+    from microsim.cli.terminal import set_quiet
 
+    set_quiet(False)  # of a call before, in this process
     inner = numba.njit(lambda x: x + 1)
     outer = numba.njit(lambda x: 2 * inner(x))
     with compiling():

@@ -91,7 +91,7 @@ HOMES = {
 # Of the core parts use public names, and what else these modules offer. All other modules are internal.
 OPEN = {
     "": """attachment bare_simulation batch bundle display errors faults file_kinds gate_checks listening listings
-        messages options paths plotting plugin_code plugin_errors processes registry runner scenario sensors shipped
+        messages options paths plotting plugin_errors processes registry runner scenario sensors shipped
         simulation timeline version""",
     "bundle": """bundle_files bundle_loading bundle_model bundle_writing drivable_geojson mapped_arrays mesh_files
         road_map rules similarity splat_import splat_sources zstd""",

@@ -21,8 +21,8 @@ Said = Callable[[str], list[str]]
 CLASSES = "the classes are 0 ground, 1 obstacle, 2 hazard, 3 target, 4 water"
 ROS_NAME_RULE = "expected a lower-case letter, then lower-case letters, digits and underscores, 64 at most"
 TOP = (
-    "name, seed, physics_hz, map, world, obstacles, features, frames, robots, collisions, radio, wind, world_topics, "
-    "randomize, faults, chaos, stamped_cmd_vel, lockstep, plugins"
+    "name, seed, physics_hz, map, world, obstacles, features, frames, robots, collisions, controllers, radio, wind, "
+    "world_topics, randomize, faults, chaos, stamped_cmd_vel, lockstep, plugins"
 )
 
 

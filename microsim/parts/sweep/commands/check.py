@@ -91,7 +91,7 @@ def determinism(options: CheckOptions) -> int:
       microsim determinism world.yaml --missions mission.yaml --seeds 5 --jobs 4
       microsim determinism flat --missions radio_ping --slow --json
       microsim determinism --junit check.xml --markdown check.md    for CI
-      microsim determinism flat --controller rover=controller.py    is your code deterministic?
+      microsim determinism flat --controller rover=controller.py      your code
       microsim determinism flat --with 'ros2 run my_package my_node' \\
           --lockstep 'after: /rover/odom, expect: /rover/cmd_vel'
     """

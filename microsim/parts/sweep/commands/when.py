@@ -27,7 +27,7 @@ class WhenOptions(NamedTuple):
     mission: Annotated[str | None, option("--mission M", "Where its mission is now.")] = None
     controller: ControllerOption = None
     runs: Annotated[int, option("--runs N", "Forks of each moment.", min=4, max=10_000)] = 24
-    resolution: Annotated[float, option("--resolution S", "How exactly to find a moment [s].", min=0.001)] = 0.2
+    resolution: Annotated[float, option("--resolution S", "How exactly to find a moment, in seconds.", min=0.001)] = 0.2
     plot: Annotated[Path | None, option("--plot FILE", "Plot it: .png, .svg or .pdf (needs the extra `plot`).")] = None
     states: Annotated[
         Path | None, option("--states FOLDER", "Save forks as states: one that fails, and the last that survives.")
