@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ WORLD: dict[str, Any] = {
 }
 
 
-def fly(sim: Simulation, on_messages: Callable[[list[Message]], None], ticks: int = 120, portion: int = 1) -> None:
+def fly(sim: Simulation, on_messages: Callable[[Sequence[Message]], None], ticks: int = 120, portion: int = 1) -> None:
     """A mission with every kind of input."""
     on_messages(sim.step(0))
     while sim.tick < ticks:

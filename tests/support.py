@@ -60,7 +60,7 @@ STEPPED_TICKS = 600
 def stepped_mission_in_memory() -> dict[str, Counter[bytes]]:
     """By topic: the messages of `STEPPED_MISSION` in the default scenario."""
     sim = microsim.Simulation("default")
-    messages = sim.step(0)
+    messages = [*sim.step(0)]
     for tick in range(STEPPED_TICKS):
         for when, robot, speed in STEPPED_MISSION:
             if when == tick:
@@ -99,7 +99,7 @@ def stamp_ns(header: Any) -> int:
     return header.stamp.sec * 1_000_000_000 + header.stamp.nanosec
 
 
-def simulate(scenario: Any, ticks: int, seed: int | None = None) -> list[Any]:
+def simulate(scenario: Any, ticks: int, seed: int | None = None) -> Sequence[Any]:
     return microsim.Simulation(scenario, seed).step(ticks)
 
 

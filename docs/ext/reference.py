@@ -158,7 +158,7 @@ def _link(name: str) -> str:
 @cache
 def _headings() -> dict[str, str]:
     """Block -> anchor of the heading above it, as GitHub and MyST make it."""
-    page = (DOCS / "lookup/scenario.md").read_text(encoding="utf-8")
+    page = re.sub(r"^```.*?^```$", "", (DOCS / "lookup/scenario.md").read_text(encoding="utf-8"), flags=re.M | re.S)
     return {found["name"]: anchor(found["title"]) for found in HEADING_OF_BLOCK.finditer(page)}
 
 

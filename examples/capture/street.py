@@ -24,6 +24,7 @@ CAR = (4.2, 1.8, 1.4)
 FACADE_Y, FACADE_HEIGHT, HALF_LENGTH = 8.0, 5.0, 18.0
 KERB_Y, KERB_M = 4.2, 0.12
 CAMERA_HEIGHT_M = 1.6
+SOFT_M = 0.2  # standard deviation of how far the soft ones lie beside the surfaces
 
 
 @dataclass
@@ -54,7 +55,19 @@ def ground_height(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return road + np.where(across > KERB_Y, KERB_M, 0.0) + np.where(across > 5.5, 0.04 * (across - 5.5), 0.0)
 
 
-def street(seed: int = 1, spacing: float = 0.1, scale: float = 7.3, sky: bool = True) -> Street:
+def street(
+    seed: int = 1,
+    spacing: float = 0.1,
+    scale: float = 7.3,
+    sky: bool = True,
+    noise_m: float = 0.008,
+    soft: float = 0.0,
+    balls: bool = False,
+) -> Street:
+    """`spacing` [m] decides how many Gaussians there are; `balls` are as wide in every direction.
+
+    `soft` is the share of them that are half transparent and lie beside the surfaces.
+    """
     random = np.random.default_rng(seed)
     parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # points, normals, colours
     vertices: list[np.ndarray] = []
@@ -108,11 +121,17 @@ def street(seed: int = 1, spacing: float = 0.1, scale: float = 7.3, sky: bool = 
     for tx in (-12.0, 0.0, 12.0):  # posts
         box(tx, 6.5, (0.35, 0.35, 2.2), (0.35, 0.25, 0.15))
     points, normals, colours = (np.concatenate([each[index] for each in parts]) for index in range(3))
-    points = points + normals * random.normal(0.0, 0.008, len(points))[:, None]
+    points = points + normals * random.normal(0.0, noise_m, len(points))[:, None]
     tilt = normals + random.normal(0.0, 0.08, normals.shape)
     axes = _frames(tilt / np.linalg.norm(tilt, axis=1, keepdims=True), random)
     sigmas = np.stack([*(spacing * random.uniform(0.5, 0.9, (2, len(points)))), np.full(len(points), 0.01)], axis=1)
     opacity = 1.0 / (1.0 + np.exp(-random.normal(3.0, 0.8, len(points))))
+    if balls:
+        sigmas = np.tile(sigmas[:, :1], 3)
+    if soft > 0.0:
+        beside = np.flatnonzero(random.random(len(points)) < soft)
+        points[beside] += normals[beside] * random.normal(0.0, SOFT_M, len(beside))[:, None]
+        opacity[beside] = random.uniform(0.05, 0.6, len(beside))
     if sky:
         points, axes, sigmas, opacity, colours = _with_sky_and_floaters(random, points, axes, sigmas, opacity, colours)
     positions, turns = _walk(random)

@@ -64,6 +64,7 @@ class RoadMap:
 
         outlines = [shapely.make_valid(shapely.Polygon(lane.outline)) for lane in self.lanes.values()]
         area = shapely.union_all(outlines, grid_size=0.001).buffer(0.02, join_style="mitre").buffer(-0.02)
+        area = shapely.set_precision(area, 0.001)  # rounding corners by themselves can make edges cross
         parts = [part for part in shapely.get_parts(area) if part.geom_type == "Polygon" and part.area > 0.5]
         found = []
         for part in map(orient, parts):

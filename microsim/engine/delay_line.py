@@ -205,10 +205,11 @@ class DelayLine:
         """Copies of the queues of these worlds and of what is under way, from what leaves next on."""
         queues = self.queues[worlds]
         most = int(queues[0, COUNT]) if len(queues) == 1 else int(queues[:, COUNT].max(initial=0))
-        places = (queues[:, :1] + self._xp.arange(most)) % self.capacity
+        first = queues[:, :1].copy()
         queues[:, 0] = 0  # another line may have less room
         if most == 0:
             return {"queues": queues}
+        places = (first + self._xp.arange(most)) % self.capacity
         rows = self._xp.asarray(worlds)[:, None]
         found = {name: array[rows, places] for name, array in self.kept.items()}
         return {**found, "queues": queues, "entries": self.entries[rows, places]}

@@ -200,7 +200,7 @@ class RadioNetwork:
         return math.nan if link.rssi_dbm is None else link.rssi_dbm
 
     def save(self) -> tuple[Any, ...]:
-        return [replace(link, queue=list(link.queue)) for link in self.links], dict(self.air_free_at)
+        return [Link(**{**vars(link), "queue": list(link.queue)}) for link in self.links], dict(self.air_free_at)
 
     def load(self, saved: tuple[Any, ...]) -> None:
         """Links of robots that were not there then begin empty."""

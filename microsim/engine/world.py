@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 STEP_M = 0.2  # what is lower is driven over
 HEADROOM_M = 2.0  # what is higher is driven under
+OCCUPIED_FROM = 65  # of a map's values, 0 to 100: what is at least that is a wall
 TOUCHING = 1e-6  # [cells] by which an obstacle may reach into a cell that it only touches
 
 GROUND, OBSTACLE, HAZARD, TARGET, WATER = range(5)
@@ -68,6 +69,7 @@ class World:
     west: float = 0.0  # [m] map frame: where the grid's first column begins
     south: float = 0.0  # [m] map frame: where the grid's first row begins
     mesh: Mesh | None = None
+    map_values: npt.NDArray[np.int8] | None = None  # (ny, nx) of map_server: 0 to 100, -1 unknown; None: no such map
     occupied: Grid = field(init=False)  # (ny, nx) 0 free, 1 occupied
     mesh_cells: Grid | None = field(init=False, default=None)  # (ny, nx) those that the mesh occupies; None: no mesh
     clearance: Grid = field(init=False)  # (ny, nx) [cells] to the nearest occupied one or the edge: what rays walk on
@@ -78,10 +80,8 @@ class World:
     def __post_init__(self) -> None:
         occupied = np.zeros(self.elevation.shape, np.uint8)
         mark_occupied(occupied, self.cell_m, self.obstacles, self.west, self.south)
-        if self.mesh is not None:
-            grid = (self.elevation, self.cell_m, self.west, self.south)
-            mesh_cells = np.zeros_like(occupied)
-            mark_mesh(mesh_cells, *grid, self.mesh.vertices, self.mesh.triangles)
+        mesh_cells = self._mesh_cells()
+        if mesh_cells is not None:
             occupied |= mesh_cells
             object.__setattr__(self, "mesh_cells", mesh_cells)
         object.__setattr__(self, "occupied", occupied)
@@ -92,6 +92,17 @@ class World:
         object.__setattr__(self, "footing", footing)
         occupied.flags.writeable = self.clearance.flags.writeable = footing.flags.writeable = False
         object.__setattr__(self, "is_flat", bool((self.elevation == self.elevation[0, 0]).all()))
+
+    def _mesh_cells(self) -> Grid | None:
+        """Those of a map are known: its mesh is their surface, which also touches the cells around them."""
+        if self.map_values is not None:
+            return (self.map_values >= OCCUPIED_FROM).astype(np.uint8)
+        if self.mesh is None:
+            return None
+        cells = np.zeros(self.elevation.shape, np.uint8)
+        grid = (self.elevation, self.cell_m, self.west, self.south)
+        mark_mesh(cells, *grid, self.mesh.vertices, self.mesh.triangles)
+        return cells
 
     def derived(self, make: Callable[["World"], T]) -> T:
         """What a function makes of this world; made once, since it is costly."""

@@ -22,7 +22,7 @@ from microsim.engine.geometry import (
     rpy_from_matrix,
     yaw_quaternion,
 )
-from microsim.engine.world import CLASS_NAMES, PALETTE, Shape, World
+from microsim.engine.world import CLASS_NAMES, OCCUPIED_FROM, PALETTE, Shape, World
 from microsim.messages.encoders import header
 from microsim.messages.template import Prepared
 from microsim.messages.types import ENCAPSULATION, encode, new, store_with
@@ -46,9 +46,14 @@ Corners = list[Vector]  # three for each triangle, counter-clockwise from above
 
 
 def occupancy_message(world: World, is_hollow: bool = False) -> Any:
-    """`nav_msgs/OccupancyGrid` of the occupied cells, 0 or 100; hollow: -1 where all cells around are occupied."""
+    """`nav_msgs/OccupancyGrid` of the occupied cells, 0 or 100; hollow: -1 where all cells around are occupied.
+
+    Of a map of map_server: its own values, and 100 where obstacles are.
+    """
     rows, columns = world.occupied.shape
     cells = world.occupied.astype(np.int8) * np.int8(100)
+    if world.map_values is not None:
+        cells = np.where(world.occupied > (world.map_values >= OCCUPIED_FROM), cells, world.map_values)
     if is_hollow:
         around = np.pad(world.occupied > 0, 1, constant_values=True)
         shifted = [around[j : j + rows, i : i + columns] for j in range(3) for i in range(3)]

@@ -120,7 +120,10 @@ class Sensing:
             model = context.robot_settings.model
             raise PluginError(f"robots.{context.robot}.{context.sensor}: the model {model} has no joints")
         is_shared = tracker is not None and tracker.is_shared
-        self.owner = owners.setdefault((context.robot, sensor.name), self) if is_shared else self
+        owner = owners.setdefault((context.robot, sensor.name), self) if is_shared else self
+        self._other_owner = (
+            None if owner is self else owner
+        )  # not itself: that would keep its arrays until a collection
         # a GPU has no empty arrays: these have a number more than kernels may use
         numbers = np.array([*sensor.numbers(context), 0.0], np.float64)
         self.settings: Array = memory.array(np.tile(numbers, (n if has_own_settings else 1, 1)))
@@ -161,6 +164,11 @@ class Sensing:
         with plugin_errors(owner, kind):
             function = memory.sample_function(effect.alter)
         return replace(self.sample, function=function, settings=settings, memory=kept, owner=owner)
+
+    @property
+    def owner(self) -> Sensing:
+        """Whose memory it reads."""
+        return self._other_owner or self
 
     @property
     def calls(self) -> list[Call]:

@@ -43,12 +43,12 @@ Folders: TypeAlias = Sequence[str | Path]
 def packed(scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Plain data in which files are named by their content, and these files."""
     data, files = scenario.to_dict(), dict[str, bytes]()
-    for kind, block in _blocks_with_files(data):
-        path = located(block["file"])
+    for kind, block, key in _blocks_with_files(data):
+        path = located(block[key])
         with os_errors(f"{path} cannot be read", BagError):
             content = path.read_bytes()
-        block["file"] = f"{kind}-{hashlib.sha256(content).hexdigest()[:16]}{path.suffix}"
-        files[block["file"]] = content
+        block[key] = f"{kind}-{hashlib.sha256(content).hexdigest()[:16]}{path.suffix}"
+        files[block[key]] = content
     return data, files
 
 
@@ -70,19 +70,21 @@ def packed_as_run(scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]
 def places_of_files(scenario: Scenario) -> dict[str, str]:
     """Where the files of a scenario are, by the names that `packed` gives them."""
     blocks = [
-        [block["file"] for _, block in _blocks_with_files(data)] for data in (packed(scenario)[0], scenario.to_dict())
+        [block[key] for _, block, key in _blocks_with_files(data)] for data in (packed(scenario)[0], scenario.to_dict())
     ]
     return dict(zip(*blocks, strict=True))
 
 
-def _blocks_with_files(data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Of a scenario's data: what each is, and the mapping that names the file."""
-    elevation = data.get("map", {}).get("elevation", {})
+def _blocks_with_files(data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Of a scenario's data: what each is, the mapping that names the file, and under which key."""
+    elevation, image = (data.get("map", {}).get(key) or {} for key in ("elevation", "image"))
     if "file" in elevation:
-        yield "elevation", elevation
+        yield "elevation", elevation, "file"
+    if image:
+        yield "map", image, "image"
     for robot in data.get("robots", {}).values():
         if robot.get("splats"):
-            yield "splats", robot["splats"]
+            yield "splats", robot["splats"], "file"
 
 
 def as_text(data: Mapping[str, Any]) -> str:
@@ -111,16 +113,16 @@ def unpacked(
         data = _scenario_data(text)
         if not keeps_controllers:
             data.pop("controllers", None)
-        for _, block in _blocks_with_files(data):
-            name = str(block["file"])
+        for _, block, key in _blocks_with_files(data):
+            name = str(block[key])
             if name in known:
-                block["file"] = known[name]
+                block[key] = known[name]
                 continue
             if name not in files or Path(name).name != name:
                 raise BagError(f"the file {name!r} that the recorded scenario needs is not there")
             if not (folder / name).exists():
                 (folder / name).write_bytes(files[name])
-            block["file"] = str(folder / name)
+            block[key] = str(folder / name)
         data["plugins"] = list(map(str, plugin_folders))
         if world is not None:
             if not data.get("world"):
@@ -225,6 +227,12 @@ def changed_plugins(text: str, hashes: Mapping[str, str], folders: Folders) -> l
         raise BagError(f"plug-ins cannot be read: {error}") from None
     compared = [name for name in hashes if name in needed or len(present[name]) > 1]
     return [name for name in compared if hashes[name] not in present[name] | in_folders]
+
+
+def controller_hash(file: Path) -> str:
+    """SHA-256 of a controller's code, as `plugin_hashes` has it."""
+    with os_errors(f"{file} cannot be read", BagError):
+        return code_hash(file)
 
 
 def without_places(data: dict[str, Any]) -> dict[str, Any]:

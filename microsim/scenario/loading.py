@@ -8,6 +8,7 @@ import os
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,11 +43,22 @@ from microsim.scenario.files import (
     search_folders,
     warn_of_angles,
 )
+from microsim.scenario.map_images import MapCells, MapImage, cells_of, described_in, occupancies_of, walls_of
 from microsim.scenario.models import MAX_NAME, Scenario
 from microsim.scenario.plugins import Generated, insert, laid_out, prepare
 from microsim.scenario.randomised import check_randomize
 from microsim.scenario.scene import build_world, elevation, obstacle_shape, read_elevation
-from microsim.scenario.world_models import Box, Cylinder, ElevationFile, HillsElevation, Map
+from microsim.scenario.world_models import (
+    FOLLOWS_FROM_IMAGE,
+    LEAST_CELL_M,
+    MAX_CELLS,
+    MOST_CELL_M,
+    Box,
+    Cylinder,
+    ElevationFile,
+    HillsElevation,
+    Map,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -114,7 +126,7 @@ def at_seed(scenario: Scenario, seed: int) -> Scenario:
     made = scenario.with_world_seed(seed, scenario._layout)
     if layout is not None and layout.follows_seed:
         made = laid_out(made, layout.written, seed)
-    found = check_starts(made, elevation(made)) if made.world is None else check_bundle_starts(made)
+    found = starts_in(made)
     problems = [Problem(f"seed {seed}: {message}", dotted(path)) for message, path in found]
     if problems:
         raise ScenarioError(problems)
@@ -163,7 +175,7 @@ class _Loading:
         self.top_level()
         self.controller_files()
         plugin_folders = self.plugin_folders()
-        data, generated, found = prepare(self.named(self.in_world(self.data)), plugin_folders)
+        data, generated, found = prepare(self.named(self.with_image(self.in_world(self.data))), plugin_folders)
         self.problems += [self.places.problem(*each) for each in found]
         scenario = self.validated(data, plugin_folders, generated)
         self.stop_if_wrong()
@@ -298,6 +310,52 @@ class _Loading:
         self.world = WorldBundle(path=portable_path, sha256=found)
         return with_bundle(data, self.bundle)
 
+    def with_image(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The data completed by the map of map_server that it names, if it names one."""
+        grid = data.get("map")
+        written = grid.get("image") if isinstance(grid, Mapping) else None
+        if not isinstance(grid, Mapping) or not isinstance(written, (str, Mapping, MapImage)):
+            return data  # none, or the model will say what is wrong
+        beside = [key for key in FOLLOWS_FROM_IMAGE if key in grid]
+        for key in beside:
+            message = "follows from the image of the map: leave this key out"
+            self.problems.append(self.places.problem(message, ("map", key), at_key=True))
+        rest = {key: value for key, value in grid.items() if key not in beside}
+        try:
+            image, cells = self.map_image(written)
+        except ScenarioError as error:
+            found = [each if each.file else replace(each, **self.at_image()) for each in error.problems]
+            self.problems += found
+            return {**data, "map": {key: value for key, value in rest.items() if key not in ("image", "wall_height_m")}}
+        except ValidationError:
+            return {**data, "map": rest}  # the model will say the same, with its place
+        follows = (cells.cell_m, cells.values.shape[::-1], (cells.west, cells.south))
+        return {**data, "map": {**rest, "image": image, **dict(zip(FOLLOWS_FROM_IMAGE, follows, strict=True))}}
+
+    def map_image(self, written: str | Mapping[str, Any] | MapImage) -> tuple[MapImage, MapCells]:
+        """A map by its file or its keys, and its cells."""
+        places = Places()
+        if isinstance(written, str):
+            try:
+                image, places = described_in(self.located(written))
+            except ValueError as error:
+                raise ScenarioError(Problem(str(error))) from None
+            occupancies_of(image, MAX_CELLS, places)  # what is wrong with it has its place in that file
+        else:
+            image = written if isinstance(written, MapImage) else MapImage.model_validate(written)
+            path = locate(image.image, self.folders)
+            image = image.model_copy(update={"image": image.image if path is None else portable(path)})
+        if not LEAST_CELL_M <= image.resolution <= MOST_CELL_M:
+            message = f"expected {LEAST_CELL_M:g} to {MOST_CELL_M:g} m, found {image.resolution:g}"
+            raise ScenarioError(places.problem(message, ("resolution",)))
+        cells = cells_of(image, MAX_CELLS)
+        walls_of(cells, 0.0, 1.0)  # which has its limits
+        return image, cells
+
+    def at_image(self) -> dict[str, Any]:
+        place = self.places.problem("", ("map", "image"))
+        return {"path": place.path, "file": place.file, "line": place.line, "column": place.column}
+
     def named(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
         """With the name of the file, if neither the data nor the world that they name has one."""
         return data if self.file is None else {"name": _name_of(self.file), **data}
@@ -327,7 +385,7 @@ class _Loading:
         self.problems.append(self.places.problem(message, ("map", "elevation", "file")))
 
     def starts(self, scenario: Scenario, robots: Collection[str] | None) -> None:
-        found = check_starts(scenario, elevation(scenario)) if self.bundle is None else check_bundle_starts(scenario)
+        found = starts_in(scenario)
         self.problems += [self.places.problem(*each) for each in found if robots is None or each[1][1] in robots]
 
 
@@ -336,8 +394,15 @@ class _Loading:
 Found = tuple[str, KeyPath]  # message, where
 
 
-def check_starts(scenario: Scenario, heights: npt.NDArray[np.float64]) -> Iterator[Found]:
+def starts_in(scenario: Scenario) -> Iterator[Found]:
     """A problem for every robot that cannot start at its place."""
+    if scenario.world is None and scenario.map.image is None:
+        return check_starts(scenario, elevation(scenario))
+    return check_placed_starts(scenario)
+
+
+def check_starts(scenario: Scenario, heights: npt.NDArray[np.float64]) -> Iterator[Found]:
+    """On a map that begins at 0 and has ground everywhere, which is quicker to check than to build."""
     occupied = occupancy(scenario)
     for name, robot in scenario.robots.items():
         message = _outside(scenario, robot) or (
@@ -349,8 +414,8 @@ def check_starts(scenario: Scenario, heights: npt.NDArray[np.float64]) -> Iterat
             yield message + _by_default(robot), ("robots", name, "start", "map_pose")
 
 
-def check_bundle_starts(scenario: Scenario) -> Iterator[Found]:
-    """The same in a world bundle, whose map may begin anywhere and have holes."""
+def check_placed_starts(scenario: Scenario) -> Iterator[Found]:
+    """The same in a world bundle, or a map with an image, which may begin anywhere and have holes."""
     world = build_world(scenario)
     west, south, east, north = world.extent_m
     for name, robot in scenario.robots.items():

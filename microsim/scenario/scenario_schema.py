@@ -42,6 +42,7 @@ def json_schema() -> Schema:
         _require(definitions[elevation.__name__], "generate")
     for robot in ROBOTS.built_in.values():
         _let_parts_be_switched(definitions[robot.__name__])
+    definitions["Map"]["properties"]["image"]["anyOf"].append({"type": "string"})  # the path of its YAML file
     _open_to_plugins(definitions, generators)
     _name_robots(definitions)
     scenario = definitions.pop("Scenario")

@@ -26,6 +26,7 @@ from microsim.engine.world import GROUND, TARGET, Mesh, Shape, World
 from microsim.errors import Problem, ScenarioError, UsageError, os_errors
 from microsim.paths import located
 from microsim.scenario.bundles import bundle_of
+from microsim.scenario.map_images import MapCells, cells_of, walls_of
 from microsim.scenario.models import Scenario
 from microsim.scenario.world_models import (
     MAX_CELLS,
@@ -89,8 +90,9 @@ def surface(scenario: Scenario) -> Grid:
     """Class of every cell, shape (ny, nx): that of the last patch which contains the middle of the cell."""
     nx, ny = scenario.map.size_xy_cells
     cell = scenario.map.cell_size_m
-    x = (np.arange(nx, dtype=np.float64) + 0.5) * cell
-    y = (np.arange(ny, dtype=np.float64) + 0.5) * cell
+    west, south = scenario.map.corner_xy_m
+    x = (np.arange(nx, dtype=np.float64) + 0.5) * cell + west
+    y = (np.arange(ny, dtype=np.float64) + 0.5) * cell + south
     classes = np.full((ny, nx), scenario.map.surface_types.default, np.uint8)
     for patch in scenario.map.surface_types.patches:
         for start in range(0, ny, _ROWS_AT_ONCE):
@@ -265,23 +267,25 @@ _newest: list[Any] = []  # the last world: what it was made of, and it
 
 def build_world(scenario: Scenario) -> World:
     """Worlds do not change: the last one, with all that was derived from it, serves scenarios with the same map."""
-    heights, key = None, (scenario.world, scenario.map, scenario.obstacles, scenario.features)
+    heights, cells, key = None, None, (scenario.world, scenario.map, scenario.obstacles, scenario.features)
     if scenario.world is None:
         heights = elevation(scenario)  # of a file or a seed, so that they may differ from those of the same map
         heights.flags.writeable = False
+        cells = None if scenario.map.image is None else cells_of(scenario.map.image, MAX_CELLS)
     kept, found = (*_newest, None, None)[:2]  # another thread may replace it
-    if kept != key or not _are_same(heights, found.elevation):
-        found = _world_of(scenario, heights)
+    values = None if cells is None else cells.values
+    if kept != key or not (_are_same(heights, found.elevation) and _are_same(values, found.map_values)):
+        found = _world_of(scenario, heights, cells)
         _newest[:] = [key, found]
     world: World = found
     return world
 
 
-def _are_same(heights: Array | None, others: Array) -> bool:
-    return heights is None or np.array_equal(heights, others, equal_nan=True)
+def _are_same(values: npt.NDArray[Any] | None, others: npt.NDArray[Any]) -> bool:
+    return values is None or np.array_equal(values, others, equal_nan=values.dtype.kind == "f")
 
 
-def _world_of(scenario: Scenario, heights: Array | None) -> World:
+def _world_of(scenario: Scenario, heights: Array | None, cells: MapCells | None) -> World:
     if heights is None:
         assert scenario.world is not None
         return bundle_world(bundle_of(scenario.world), *_shapes(scenario))
@@ -293,6 +297,10 @@ def _world_of(scenario: Scenario, heights: Array | None) -> World:
         surface=classes,
         obstacles=shapes[0],
         features=shapes[1],
+        west=scenario.map.corner_xy_m[0],
+        south=scenario.map.corner_xy_m[1],
+        mesh=None if cells is None else walls_of(cells, float(heights[0, 0]), scenario.map.wall_height_m),
+        map_values=None if cells is None else cells.values,
     )
 
 

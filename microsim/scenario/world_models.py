@@ -9,7 +9,9 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    SerializerFunctionWrapHandler,
     field_validator,
+    model_serializer,
     model_validator,
 )
 from typing_extensions import Self
@@ -37,8 +39,10 @@ from microsim.documents.values import (
     younger,
 )
 from microsim.robots.robot import ros_name
+from microsim.scenario.map_images import MapImage
 
 MAX_CELLS = 16_000_000
+LEAST_CELL_M, MOST_CELL_M = 0.001, 1000.0
 MAX_POLYGON_POINTS = 10_000
 MIN_WAVELENGTH_CELLS = 0.001  # of hills
 
@@ -148,10 +152,27 @@ def _known_ranges(value: tuple[float, float, float]) -> tuple[float, float, floa
     return value
 
 
-class Map(Model):
-    """The grid. It covers x from 0 to nx·cell_size_m (east), y from 0 to ny·cell_size_m (north)."""
+FOLLOWS_FROM_IMAGE = ("cell_size_m", "size_xy_cells", "corner_xy_m")
 
-    cell_size_m: Annotated[Finite, Field(ge=0.001, le=1000)] = Field(1.0, description="Edge of a square cell [m].")
+
+class Map(Model):
+    """The grid. It covers x from 0 to nx·cell_size_m (east), y from 0 to ny·cell_size_m (north).
+
+    With an `image`, a map of map_server, it covers that: size, cells and corner follow from it.
+    """
+
+    image: MapImage | None = Field(
+        None,
+        description="A map of map_server: the path of its YAML file, or the keys of such a file. Occupied cells are "
+        "walls; unknown ones are free. `cell_size_m` and `size_xy_cells` must be left out, the ground must be flat.",
+    )
+    wall_height_m: Length = Field(2.0, description="Height of the walls of an `image` [m].")
+    corner_xy_m: PointXY = Field(
+        (0.0, 0.0), description="South-west corner of the grid in the map frame [m]; follows from an `image`."
+    )
+    cell_size_m: Annotated[Finite, Field(ge=LEAST_CELL_M, le=MOST_CELL_M)] = Field(
+        1.0, description="Edge of a square cell [m]."
+    )
     size_xy_cells: Annotated[tuple[Count, Count], exactly(2, "[nx, ny]")] = Field(
         (200, 200), description=f"Cells along x and y; at most {MAX_CELLS:,} in all."
     )
@@ -163,6 +184,12 @@ class Map(Model):
     surface_types: SurfaceTypes = Field(SurfaceTypes(), description="What the ground is made of.")
 
     _earth = field_validator("origin_wgs84")(_known_ranges)
+
+    @model_serializer(mode="wrap")
+    def _without_what_follows(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Of an image; without one, as before there were any."""
+        keys = FOLLOWS_FROM_IMAGE if self.image is not None else ("image", "wall_height_m", "corner_xy_m")
+        return {key: value for key, value in handler(self).items() if key not in keys}
 
     @field_validator("size_xy_cells", mode="before")
     @classmethod
@@ -184,6 +211,19 @@ class Map(Model):
             cell, found = f"a cell of {self.cell_size_m:g} m", show(hills.wavelength_m)
             message = f"expected at least {least:g} m, a thousandth of {cell}, found {found}"
             fail([detail(message, "elevation", "wavelength_m", found=hills.wavelength_m)])
+        return self
+
+    @model_validator(mode="after")
+    def _fits_image(self) -> Self:
+        problems = []
+        if self.image is None:
+            for key in {"wall_height_m", "corner_xy_m"} & self.model_fields_set:
+                problems.append(detail(f"{key} belongs to a map with an `image`", key, at_key=True))
+        elif not isinstance(self.elevation, FlatElevation):
+            message = "the walls of an `image` stand on flat ground: leave `elevation` out, or write {generate: flat}"
+            problems.append(detail(message, "elevation", at_key=True))
+        if problems:
+            fail(problems)
         return self
 
     @property

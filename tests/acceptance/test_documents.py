@@ -1,6 +1,7 @@
 """Names, types, quality of service, rates and defaults, as the requirement documents list them."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -64,7 +65,7 @@ def row(kind: str) -> Topic:
 
 
 @pytest.fixture(scope="module")
-def sent() -> list[microsim.Message]:
+def sent() -> Sequence[microsim.Message]:
     """Twenty seconds of the default scenario."""
     return microsim.Simulation("default").step(20 * 60)
 

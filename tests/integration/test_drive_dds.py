@@ -14,7 +14,7 @@ from cyclonedds.util import duration
 from microsim import messages as wire
 from microsim.messages import decode_checked
 from microsim.messages.topics import TOPICS, Qos
-from microsim.sensors.lidar import POINT
+from microsim.rays import POINT
 from tests.integration.conftest import wait_for
 from tests.integration.test_node_dds import SET_INT, Stage
 from tests.parts.ros2.test_ros2_examples import CAMERAS, example, oval_without

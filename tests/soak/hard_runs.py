@@ -322,7 +322,8 @@ def viewer_frames(count: int) -> Result:
 
     from microsim.parts.view.web.interface import PageOptions
     from microsim.parts.view.web.page import ViewerPage
-    from tests.parts.view.test_page_server import front_door, heard, open_panels
+    from tests.browser_support import front_door, open_panels
+    from tests.parts.view.test_page_server import heard
 
     complaints = _Complaints()
     logging.getLogger("websockets").addHandler(complaints)

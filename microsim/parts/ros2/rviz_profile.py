@@ -33,7 +33,7 @@ def fitted(profile: Path, scenario: str) -> str:
 def _extent(scenario: Scenario) -> tuple[float, float, float, float]:
     """West and south end of the map, and its width and height."""
     if scenario.world is None:
-        return (0.0, 0.0, *scenario.map.size_xy_m)
+        return (*scenario.map.corner_xy_m, *scenario.map.size_xy_m)
     grid = bundle_of(scenario.world).heightmap
     rows, columns = grid.values.shape
     return grid.west, grid.south, columns * grid.resolution_m, rows * grid.resolution_m

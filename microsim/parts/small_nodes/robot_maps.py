@@ -1,11 +1,4 @@
-"""Worlds from maps: map_server's YAML with its PGM image, occupancy grids on a topic, and scenarios.
-
-A pixel's shade is 0 for black and 1 for white; how occupied its cell is, occ, is 1 - shade, or the shade itself with
-`negate`. Then, by `mode`:
-- trinary: 100 where occ > occupied_thresh, 0 where occ < free_thresh, else unknown;
-- scale: the same, but from free_thresh to occupied_thresh a straight line from 0 to 100;
-- raw: the pixel's value (of 255) where it is 0 to 100, else unknown; `negate` and thresholds do not count.
-The image's last row is the map's first.
+"""Worlds from maps: those of map_server (`scenario.map_images`), occupancy grids on a topic, and scenarios.
 
 And moving obstacles: round, upright, scripted or on a random walk. From YAML:
 
@@ -25,41 +18,32 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from microsim.documents.values import (
     MAX_LENGTH_M,
-    Angle,
     Finite,
     Length,
-    Metres,
     Model,
     PointXY,
     Positive,
-    Probability,
     detail,
     exactly,
     fail,
-    show,
 )
-from microsim.engine import exact
 from microsim.engine.geometry import Array, Grid, clearance_of, yaw_of_quaternion
 from microsim.engine.noise import stream_key
-from microsim.engine.world import World
-from microsim.errors import MapError, Problem, UsageError, did_you_mean
+from microsim.engine.world import OCCUPIED_FROM, World
+from microsim.errors import MapError, UsageError
 from microsim.parts.small_nodes import discs
 from microsim.scenario import load_scenario
 from microsim.scenario.files import SUFFIXES, Places, has_key_of, model_of, read_file
+from microsim.scenario.map_images import OCCUPIED, Origin, read_map_file, upright
 from microsim.scenario.scene import build_world
 
-OCCUPIED = 100  # of nav_msgs/OccupancyGrid
-UNKNOWN = -1
-DEFAULT_THRESHOLD = 65
+DEFAULT_THRESHOLD = OCCUPIED_FROM
 MAX_PIXELS = 100_000_000
-
-Origin = tuple[float, float, float]  # x, y [m], yaw [rad] of the corner of cell (0, 0) in the map frame
 
 
 @dataclass(frozen=True)
@@ -87,42 +71,14 @@ class MapWorld(World):
 def world_of_cells(occupied: Grid, cell_m: float, origin: Origin = (0.0, 0.0, 0.0)) -> MapWorld:
     """From cells (rows, columns), 0 free and 1 occupied. Row 0 lies along the origin's x axis, column 0 along its y.
 
-    The engine's grids are not turned. A map whose origin is gets a new grid of the same resolution, in which every cell
-    is occupied that an occupied cell of the map overlaps: walls become thicker by up to a cell, and none has a gap.
+    A turned map is made `upright`: its walls may become thicker by up to a cell, and none has a gap.
     """
-    x, y, yaw = origin
-    if yaw != 0.0:
-        occupied, x, y = _unturned(np.ascontiguousarray(occupied, np.uint8), cell_m, origin)
-    return MapWorld(cell_m, np.zeros((1, 1)), np.zeros((1, 1), np.uint8), (), (), x, y).with_cells(occupied)
+    cells = upright(occupied.astype(np.int8) * np.int8(OCCUPIED), cell_m, origin, MAX_PIXELS)
+    world = MapWorld(cell_m, np.zeros((1, 1)), np.zeros((1, 1), np.uint8), (), (), cells.west, cells.south)
+    return world.with_cells(cells.values == OCCUPIED)
 
 
 NOWHERE = world_of_cells(np.zeros((1, 1), np.uint8), 1.0)  # no map: one free cell
-
-
-def _unturned(occupied: Grid, cell_m: float, origin: Origin) -> tuple[Grid, float, float]:
-    """A grid that is not turned and covers the occupied cells, and its south-west corner."""
-    sine, cosine = exact.sin(origin[2]), exact.cos(origin[2])
-    half = 0.5 * (abs(sine) + abs(cosine))  # half the extent of a turned cell along either axis of the other grid
-    rows, columns = np.nonzero(occupied)
-    if not rows.size:
-        return np.zeros((1, 1), np.uint8), origin[0], origin[1]
-    u, v = columns + 0.5, rows + 0.5
-    east, north = origin[0] / cell_m + cosine * u - sine * v, origin[1] / cell_m + sine * u + cosine * v  # [cells]
-    west, south = math.floor(east.min() - half), math.floor(north.min() - half)
-    size = math.floor(north.max() + half) - south + 1, math.floor(east.max() + half) - west + 1
-    if size[0] * size[1] > MAX_PIXELS:
-        raise UsageError(f"a turned map of {size[1]} by {size[0]} cells is too large")
-    found = np.zeros(size, np.uint8)
-    first_j, first_i = np.floor(north - half), np.floor(east - half)
-    for step_j in range(3):  # a turned cell is at most √2 cells wide: it overlaps no more than three either way
-        for step_i in range(3):
-            j, i = first_j + step_j, first_i + step_i
-            dx, dy = i + 0.5 - east, j + 0.5 - north
-            along, aside = np.abs(cosine * dx + sine * dy), np.abs(cosine * dy - sine * dx)
-            # two squares are apart where an axis of one of them shows it
-            meets = (j <= north + half) & (i <= east + half) & (along <= 0.5 + half) & (aside <= 0.5 + half)
-            found[(j[meets] - south).astype(np.int64), (i[meets] - west).astype(np.int64)] = 1
-    return found, west * cell_m, south * cell_m
 
 
 def world_of_message(message: Any, threshold: int = DEFAULT_THRESHOLD) -> MapWorld:
@@ -138,7 +94,10 @@ def world_of_message(message: Any, threshold: int = DEFAULT_THRESHOLD) -> MapWor
     if not all(math.isfinite(value) and abs(value) <= MAX_LENGTH_M for value in pose):
         raise UsageError(f"a map's origin cannot be at {pose}")
     values = np.asarray(message.data, np.int8).reshape(rows, columns)
-    return world_of_cells((values >= threshold).astype(np.uint8), cell_m, pose)  # what is unknown is free
+    try:
+        return world_of_cells((values >= threshold).astype(np.uint8), cell_m, pose)  # what is unknown is free
+    except MapError as error:
+        raise UsageError(str(error)) from None
 
 
 def world_of_scenario(source: str) -> MapWorld:
@@ -160,96 +119,15 @@ def heading(quaternion: Any) -> float:
     return yaw_of_quaternion(x, y, z, w) if length >= 1e-6 else 0.0 if length < 1e-6 else math.nan
 
 
-class MapFile(Model):
-    image: Annotated[str, Field(min_length=1)] = Field(description="PGM image, relative to the YAML file.")
-    mode: Literal["trinary", "scale", "raw"] = Field("trinary", description="What shades mean.")
-    resolution: Length = Field(description="Width of a cell [m].")
-    origin: Annotated[tuple[Metres, Metres, Angle], exactly(3, "[x, y, yaw]")] = Field(
-        description="Pose of the lower left corner of the image's lower left pixel [m, m, rad]."
-    )
-    negate: bool = Field(description="True or 1: white is occupied.")
-    occupied_thresh: Probability = Field(description="Occupied above this.")
-    free_thresh: Probability = Field(description="Free below this.")
-
-    @field_validator("negate", mode="before")
-    @classmethod
-    def _truth(cls, value: Any) -> Any:
-        if isinstance(value, (bool, int)) and value in (0, 1):
-            return bool(value)
-        raise ValueError(f"expected 0, 1, true or false, found {show(value)}")
-
-    @model_validator(mode="after")
-    def _thresholds_in_order(self) -> Self:
-        if self.mode != "raw" and self.free_thresh >= self.occupied_thresh:
-            message = f"expected a value below occupied_thresh, which is {self.occupied_thresh:g}, found "
-            fail([detail(f"{message}{self.free_thresh:g}", "free_thresh", found=self.free_thresh)])
-        return self
-
-
 def read_map(file: str | Path, threshold: int = DEFAULT_THRESHOLD) -> MapWorld:
     """A map of map_server; MapError says, with file and line, all that is wrong."""
-    known = MapFile.key_names()
-    data, places = read_file(Path(file), MapError)
-    if isinstance(data, Mapping):  # map_server ignores keys it does not know; those that look like a typo are refused
-        data = {key: value for key, value in data.items() if key in known or did_you_mean(key, known)}
-    described = model_of(MapFile, data, places, MapError)
-    shades, depth = _image(Path(file).parent / described.image, places)
-    values = occupancy(shades, depth, described)
+    described, values = read_map_file(Path(file), MAX_PIXELS)
     return world_of_cells((values >= threshold).astype(np.uint8), described.resolution, described.origin)
 
 
 def is_map(file: Path) -> bool:
     """Whether a YAML file is a map's, rather than a scenario's."""
     return has_key_of(file, ("image", "resolution"))
-
-
-def _image(file: Path, places: Places) -> tuple[npt.NDArray[np.uint16], int]:
-    try:
-        return read_grey(file)
-    except MapError as error:
-        raise MapError(places.problem(str(error), ("image",))) from None
-    except FileNotFoundError:
-        beside = [path.name for path in file.parent.glob("*.pgm")] if file.parent.is_dir() else []
-        hint = did_you_mean(file.name, beside)
-        raise MapError(places.problem(f"{file}: cannot be read: no such file{hint}", ("image",))) from None
-
-
-def read_grey(file: Path) -> tuple[npt.NDArray[np.uint16], int]:
-    """Pixels (rows, columns) of a PGM image, first row at the top, and the value of white: 255 or 65535."""
-    from PIL import Image, UnidentifiedImageError
-
-    if not file.is_file():
-        raise FileNotFoundError(2, "no such file")
-    try:
-        with Image.open(file, formats=("PPM",)) as image:
-            columns, rows = image.size
-            if not 0 < columns * rows <= MAX_PIXELS:
-                raise MapError(Problem(f"{file}: expected 1 to {MAX_PIXELS:,} pixels, found {columns} by {rows}"))
-            if image.mode not in ("L", "I", "1"):
-                raise MapError(Problem(f"{file}: expected a grey PGM image (P5 or P2), found a colour image"))
-            white = 65535 if image.mode == "I" else 255
-            pixels = np.asarray(image if image.mode != "1" else image.convert("L"))
-    except UnidentifiedImageError:
-        message = f"{file}: expected a grey PGM image (P5 or P2); convert other formats to PGM"
-        raise MapError(Problem(message)) from None
-    except MemoryError:
-        raise MapError(Problem(f"{file}: does not fit into memory")) from None
-    except (Image.DecompressionBombError, OSError, ValueError, SyntaxError, OverflowError) as error:
-        raise MapError(Problem(f"{file}: not a readable PGM image: {error}")) from None
-    return np.clip(pixels, 0, white).astype(np.uint16), white
-
-
-def occupancy(pixels: npt.NDArray[np.uint16], depth: int, described: MapFile) -> npt.NDArray[np.int8]:
-    """Occupancies of the cells, first row at the bottom; `depth` is the value of white."""
-    shade = np.arange(depth + 1) / depth
-    occ, low, high = shade if described.negate else 1.0 - shade, described.free_thresh, described.occupied_thresh
-    if described.mode == "raw":
-        grey = np.floor(shade * 255.0 + 0.5)
-        meaning = np.where(grey <= OCCUPIED, grey, UNKNOWN)
-    else:
-        between: Any = np.rint((occ - low) / (high - low) * OCCUPIED) if described.mode == "scale" else UNKNOWN
-        meaning = np.where(occ > high, OCCUPIED, np.where(occ < low, 0, between))
-    return meaning.astype(np.int8)[pixels[::-1]]
 
 
 _REPEAT = {"once": discs.ONCE, "loop": discs.LOOP, "back_and_forth": discs.BACK_AND_FORTH}

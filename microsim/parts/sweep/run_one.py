@@ -19,9 +19,15 @@ from microsim.messages.outbox import Message
 from microsim.parts.missions import Mission, MissionPilot, load_mission
 from microsim.parts.missions.mission_file import RadioAction, RobotExpectation
 from microsim.parts.sweep.metrics import Value, WatchedRun, all_metrics, checked, find_metric, has_meaning, watch
-from microsim.plugin_code import code_hash
 from microsim.plugin_errors import reporting
-from microsim.recording.inputs import made_by_generators, packed, plugin_hashes, unpacked, without_places
+from microsim.recording.inputs import (
+    controller_hash,
+    made_by_generators,
+    packed,
+    plugin_hashes,
+    unpacked,
+    without_places,
+)
 from microsim.registry import is_trusted
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.loading import with_values
@@ -307,7 +313,7 @@ def file_of(controller: str) -> Path:
 
 def controller_content(controller: str) -> str:
     """A hash of its code, and of what that imports."""
-    return code_hash(file_of(controller))[:_HASH_DIGITS]
+    return controller_hash(file_of(controller))[:_HASH_DIGITS]
 
 
 def _checked_file(controller: str) -> str:

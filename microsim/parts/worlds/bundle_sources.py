@@ -138,7 +138,7 @@ def _shown_why(page: Path, name: str, error: UnclearCaptureError) -> str:
 
     if error.scene is None:
         return ""
-    page.write_text(unclear_page(name, str(error), error.scene, error.cameras), encoding="utf-8")
+    page.write_text(unclear_page(name, str(error), error.scene, error.cameras, error.ups), encoding="utf-8")
     return f"views of the capture with its coordinates: {page}"
 
 
@@ -270,7 +270,8 @@ def from_roads(options: FromRoadsOptions) -> None:
       microsim bundle from-roads map.osm captured_with_roads --like my_street
     """
     refuse_existing(options.folder)
-    from microsim.bundle.bundle_writing import write_bundle
+    from microsim.bundle import load_bundle
+    from microsim.bundle.bundle_writing import complete_or_absent, write_bundle
     from microsim.bundle.road_map import lanes_text
     from microsim.parts.worlds.roads.road_world import read_roads, road_world
 
@@ -283,7 +284,9 @@ def from_roads(options: FromRoadsOptions) -> None:
         content.lanes = lanes_text(roads)
         if numbers is not None:
             content.origin_wgs84 = earth_place(list(numbers))
-        write_bundle(options.folder, content)
+        with complete_or_absent(options.folder) as part:
+            write_bundle(part, content)
+            load_bundle(part)
     describe_bundle(options.folder)
     joints = sum(len(lane.next) for lane in roads.lanes.values())
     length = sum(lane.length_m for lane in roads.lanes.values())

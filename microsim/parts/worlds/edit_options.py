@@ -37,10 +37,10 @@ class EditOptions(NamedTuple):
 def edit(options: EditOptions) -> None:
     """Edit a world in the browser: drivable area, start, scale, level, crop, names of objects.
 
-    The edited world is written to a new folder when you press Save, and the edits
-    to a file next to it, which --apply applies again. BUNDLE stays as it is unless
-    you give --in-place; it is replaced only when the edited world is complete and
-    valid.
+    The edited world is written to a new folder when you press Save, and the
+    edits to a file next to it, which --apply applies again. BUNDLE stays as it
+    is unless you give --in-place; it is replaced only when the edited world is
+    complete and valid.
 
     \b
     Examples:

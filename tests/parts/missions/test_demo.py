@@ -15,7 +15,7 @@ SCENARIOS = ["default", "flat", "maze", "obstacles_arena", "showcase"]
 def flown(scenario: object, seconds: int, seed: int = 5) -> tuple[microsim.Simulation, list[Message]]:
     sim = microsim.Simulation(scenario, seed=seed)  # type: ignore[arg-type]
     pilot = DemoPilot(sim)
-    messages = sim.step(0)
+    messages = [*sim.step(0)]
     pilot(messages)
     for _ in range(60 * seconds):
         fresh = sim.step(1)

@@ -14,8 +14,9 @@ from microsim import Simulation, load_scenario
 from microsim.documents.yaml_text import read_yaml
 from microsim.messages.topics import table
 from microsim.parts.missions import fly_mission, load_mission
-from microsim.parts.small_nodes.robot_maps import MapFile, occupancy, read_grey
 from microsim.parts.small_nodes.robot_simulator_settings import RobotSimulatorSettings
+from microsim.scenario.map_images import read_map_file
+from microsim.scenario.world_models import MAX_CELLS
 from tests.support import decoded
 
 FOLDER = Path(__file__).resolve().parents[3] / "examples" / "nav2"
@@ -101,8 +102,7 @@ def test_without_a_prefix_they_fit_robot_simulator() -> None:
 def test_the_world_is_that_of_obstacles_arena_and_the_map_is_its_occupancy(sim: Simulation, sent: list[Any]) -> None:
     assert sim.scenario.obstacles == load_scenario("obstacles_arena").obstacles
     message = decoded(sent, "/world/occupancy")[-1]
-    described = MapFile(**read_yaml((FOLDER / "arena_map.yaml").read_text(), "arena_map.yaml").data)
-    cells = occupancy(*read_grey(FOLDER / described.image), described)
+    described, cells = read_map_file(FOLDER / "arena_map.yaml", MAX_CELLS)
     np.testing.assert_array_equal(cells.reshape(-1), message.data)
     assert set(message.data.tolist()) == {-1, 0, 100}  # the inside of obstacles is unknown, as a scanner leaves it
     np.testing.assert_array_equal(message.data != 0, sim.world.occupied.reshape(-1) > 0)

@@ -15,7 +15,7 @@ from microsim.parts.ros2.transport import OnSet, Parameter, Value
 from microsim.parts.ros2.transport.memory import Bus, MemoryTransport
 from tests.parameter_model import START, WORLD, Parameters, operations
 
-PENDING = {"physics_hz": 100.0, "world.size_xy_cells": [60, 40], "frames.per_robot_odom": True}
+PENDING: dict[str, Value] = {"physics_hz": 100.0, "world.size_xy_cells": [60, 40], "frames.per_robot_odom": True}
 
 
 class DirectTransport(MemoryTransport):

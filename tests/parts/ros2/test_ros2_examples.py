@@ -140,7 +140,7 @@ def test_the_range_watch_tells_the_nearest_of_each_second() -> None:
         stamp = SimpleNamespace(sec=second, nanosec=0)
         header = SimpleNamespace(stamp=stamp)
         reading = SimpleNamespace(header=header, range=distance, min_range=0.2, max_range=10.0)
-        return watch.see(reading)  # type: ignore[no-any-return]
+        return watch.see(reading)
 
     assert [see(0, math.nan), see(0, 3.0), see(0, 2.0), see(0, math.nan)] == [None] * 4
     assert see(1, math.inf) == "second 0: something at 2.00 m"

@@ -30,7 +30,7 @@ MESSAGE_OF = {
 
 @pytest.fixture(scope="module")
 def view() -> dict[str, Any]:
-    return YAML(typ="safe").load(FILE.read_text(encoding="utf-8"))["Visualization Manager"]  # type: ignore[no-any-return]
+    return YAML(typ="safe").load(FILE.read_text(encoding="utf-8"))["Visualization Manager"]
 
 
 def kind(part: dict[str, Any]) -> str:

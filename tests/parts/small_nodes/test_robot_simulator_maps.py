@@ -16,15 +16,13 @@ import microsim
 from microsim import messages as wire
 from microsim.errors import MapError, ScenarioError, UsageError
 from microsim.parts.small_nodes.robot_maps import (
-    MapFile,
     heading,
-    occupancy,
-    read_grey,
     read_map,
     world_of_cells,
     world_of_message,
     world_of_scenario,
 )
+from microsim.scenario.map_images import MapImage, Pixels, occupancy, read_pixels
 from tests.support import many
 
 GOOD = {
@@ -73,8 +71,8 @@ def test_every_shade_means_what_map_server_says(seed, negate, mode, thresholds, 
     rows, columns = dice.randrange(1, 6), dice.randrange(1, 6)
     pixels = np.array([[dice.randrange(depth + 1) for _ in range(columns)] for _ in range(rows)], np.uint16)
     occupied, free = thresholds
-    described = MapFile(**{**GOOD, "negate": negate, "mode": mode, "occupied_thresh": occupied, "free_thresh": free})
-    found = occupancy(pixels, depth, described)
+    described = MapImage(**{**GOOD, "negate": negate, "mode": mode, "occupied_thresh": occupied, "free_thresh": free})
+    found = occupancy(Pixels(pixels.astype(np.uint32), 1, depth, None), described)
     for row in range(rows):
         for column in range(columns):
             expected = by_the_rules(int(pixels[row, column]), depth, negate, mode, occupied, free)
@@ -143,7 +141,8 @@ def test_binary_images_are_read_as_text_ones(tmp_path, depth, kind):
     text = f"P2 3 2 {depth}\n" + "\n".join(" ".join(map(str, row)) for row in pixels.tolist()) + "# end"
     (tmp_path / "text.pgm").write_text(text)
     for name in ("binary.pgm", "text.pgm"):
-        found, white = read_grey(tmp_path / name)
+        read = read_pixels(tmp_path / name, pixels.size)
+        found, white = read.colour, read.white
         assert white == (65535 if depth > 255 else 255)
         assert np.abs(found / white - pixels / depth).max() <= 0.5 / white
 
@@ -182,20 +181,20 @@ def test_every_mistake_is_told_at_once_and_keys_of_other_tools_are_let_be(tmp_pa
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        (b"", "expected a grey PGM image"),
-        (b"\x89PNG\r\n", "convert other formats to PGM"),
-        (b"P6 2 2 255\n" + bytes(12), "colour image"),
-        (b"P5 2", "not a readable PGM image"),
-        (b"P5 two 2 255\n", "not a readable PGM image"),
-        (b"P5 2 2 255\n\0\0\0", "not a readable PGM image"),
-        (b"P5 0 2 255\n", "expected a grey PGM image"),
-        (b"P5 9999999999 9999999999 255\n", "not a readable PGM image|expected 1 to"),
-        (b"P5 100000 100000 255\n", "not a readable PGM image|expected 1 to"),
-        (b"P5 1 1 0\n\0", "not a readable PGM image"),
-        (b"P5 1 1 70000\n\0\0", "not a readable PGM image"),
-        (b"P2 2 1 255\n1 x", "not a readable PGM image"),
-        (b"P2 2 1 255\n1", "not a readable PGM image"),
-        (b"P2 1 1 10\n11", "not a readable PGM image"),
+        (b"", "expected a PGM or PNG image"),
+        (b"GIF89a", "convert other formats to one of them"),
+        (b"\x89PNG\r\n", "expected a PGM or PNG image"),
+        (b"P5 2", "not a readable PGM or PNG image"),
+        (b"P5 two 2 255\n", "not a readable PGM or PNG image"),
+        (b"P5 2 2 255\n\0\0\0", "not a readable PGM or PNG image"),
+        (b"P5 0 2 255\n", "expected a PGM or PNG image"),
+        (b"P5 9999999999 9999999999 255\n", "not a readable PGM or PNG image|expected 1 to"),
+        (b"P5 100000 100000 255\n", "not a readable PGM or PNG image|expected 1 to"),
+        (b"P5 1 1 0\n\0", "not a readable PGM or PNG image"),
+        (b"P5 1 1 70000\n\0\0", "not a readable PGM or PNG image"),
+        (b"P2 2 1 255\n1 x", "not a readable PGM or PNG image"),
+        (b"P2 2 1 255\n1", "not a readable PGM or PNG image"),
+        (b"P2 1 1 10\n11", "not a readable PGM or PNG image"),
     ],
 )
 def test_a_bad_image_is_refused_with_what_is_wrong(tmp_path, raw, said):
@@ -212,11 +211,11 @@ def test_no_image_ends_in_anything_but_pixels_or_a_map_error(tmp_path_factory, r
     file = tmp_path_factory.getbasetemp() / "fuzz.pgm"
     file.write_bytes(start + b" 2 2 9 " + raw if start else raw)
     try:
-        pixels, depth = read_grey(file)
+        read = read_pixels(file, 4)
     except MapError:
         return
-    assert pixels.shape == (2, 2)
-    assert int(pixels.max()) <= depth
+    assert read.colour.shape == (2, 2)
+    assert int(read.colour.max()) <= read.white
 
 
 def test_a_map_that_is_not_there_is_refused(tmp_path):

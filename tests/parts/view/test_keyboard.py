@@ -1,6 +1,7 @@
 """Keys in the terminal: each does to the run what it says, and driving overrides the pilot."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from microsim.parts.view.dashboard.keyboard import HOLD_S, SPEEDS, KeyControls, 
 from microsim.runner import Runner
 from tests.support import SleepClock
 
-FLAT = {"name": "keys", "robots": {"drone": {"camera": None}, "rover": {"camera": None}}, "wind": {}}
+FLAT: dict[str, Any] = {"name": "keys", "robots": {"drone": {"camera": None}, "rover": {"camera": None}}, "wind": {}}
 
 
 class Circling:

@@ -21,7 +21,7 @@ NOTEBOOKS = sorted((Path(__file__).resolve().parents[3] / "docs" / "learn/notebo
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
-    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     assert any("data:image/png" in output.get("data", {}).get("text/html", "") for output in outputs)

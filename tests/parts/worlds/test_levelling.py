@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from microsim.parts.worlds.capture.camera_poses import CameraPoses
-from microsim.parts.worlds.capture.levelling import Splats, UnclearCaptureError, find_level
+from microsim.parts.worlds.capture.capture_report import unclear_page
+from microsim.parts.worlds.capture.levelling import Splats, UnclearCaptureError, find_level, up_option
+from microsim.parts.worlds.capture.scene_layers import SceneSplats
 
 
 def turned(seed: int) -> Any:
@@ -80,3 +82,25 @@ def test_an_object_is_refused_with_the_options_that_decide_and_what_is_likeliest
         find_level(Splats(points, rng.normal(size=(8000, 3)), np.zeros(8000)), None)
     for option in ("--level ground", "--level cameras", "--up X,Y,Z", "the likeliest: --up="):
         assert option in str(refused.value)
+
+
+def test_of_two_likely_grounds_each_is_shown_upright_with_the_option_that_takes_it() -> None:
+    """Two walls and a floor of equal size: a corner of a room."""
+    rng = np.random.default_rng(2)
+    points = rng.uniform(0.0, 4.0, (9000, 3))
+    for axis in range(3):
+        points[axis::3, axis] = rng.normal(0.0, 0.01, 3000)
+    rotation = turned(5)
+    with pytest.raises(UnclearCaptureError) as refused:
+        find_level(Splats(points @ rotation.T, rng.normal(size=points.shape), np.zeros(9000)), None)
+    ups = np.abs(np.array(refused.value.ups) @ rotation)
+    assert ups.shape == (3, 3)
+    np.testing.assert_allclose(ups[np.argsort(ups.argmax(axis=1))], np.eye(3), atol=0.02)
+    scene = SceneSplats(
+        (points @ rotation.T).astype(np.float32), np.full((9000, 3), 0.05, np.float32), np.ones(9000, np.float32),
+        np.tile(np.array([0, 0, 0, 1], np.float32), (9000, 1)), np.full((9000, 3), 90, np.uint8),
+    )  # fmt: skip
+    page = unclear_page("corner", str(refused.value), scene, None, refused.value.ups)
+    for up in refused.value.ups:
+        assert up_option(up) in str(refused.value)
+        assert f"level with {up_option(up)}' src='data:image/png" in page

@@ -188,6 +188,101 @@ def test_lanelet2_reads_what_we_write_and_agrees_on_what_follows_what(oval: Path
     assert read_lanelet2(file).origin == pytest.approx((48.5 + RADIUS / 111_200, 9.25 + 40 / 73_800, 0.0), abs=1e-4)
 
 
+@pytest.mark.parametrize(("east", "north", "turn"), [(-120.0, 45.0, 0.0), (86_695.0, 44_928.0, 0.02)])
+def test_local_x_and_local_y_decide_the_frame(
+    oval: Path, tmp_path: Path, east: float, north: float, turn: float
+) -> None:
+    """As Autoware has them, in a grid that may be turned from north: then no place on Earth is at its corner."""
+    import xml.etree.ElementTree as ET
+
+    import lanelet2.io
+    import lanelet2.projection
+
+    from microsim.parts.worlds.roads.road_files import read_lanelet2, write_lanelet2
+
+    roads = read_opendrive(oval)
+    file = tmp_path / "oval.osm"
+    write_lanelet2(roads, file)
+    projector = lanelet2.projection.LocalCartesianProjector(lanelet2.io.Origin(48.5, 9.25, 0.0))
+    nodes = {str(node.id): node for node in lanelet2.io.load(str(file), projector).pointLayer}
+    tree = ET.parse(file)
+    cos, sin = math.cos(turn), math.sin(turn)
+    for element in tree.getroot().iter("node"):
+        node = nodes[element.get("id", "")]
+        x, y = cos * node.x - sin * node.y + east, sin * node.x + cos * node.y + north
+        for key, value in (("local_x", x), ("local_y", y)):
+            ET.SubElement(element, "tag", k=key, v=f"{value:.4f}")
+    tree.write(file)
+    back = read_lanelet2(file)
+    rotation, shift = np.array([[cos, -sin], [sin, cos]]), (east, north)
+    expected = np.concatenate([lane.centre[:, :2] @ rotation.T + shift for lane in roads.lanes.values()])
+    found = np.concatenate([lane.centre[:, :2] for lane in back.lanes.values()])
+    for one, other in ((expected, found), (found, expected)):
+        gaps = np.linalg.norm(one[:, None] - other[None], axis=2).min(axis=1)
+        assert float(gaps.max()) < 0.6  # samples lie a metre apart
+    if turn:
+        assert back.origin is None
+    else:
+        assert back.origin == pytest.approx((48.5 - north / 111_200, 9.25 - east / 73_800, 0.0), abs=1e-5)
+    _assert_same_lanes(roads, read_lanelet2(file, (48.5, 9.25, 0.0)))  # --origin takes latitude and longitude
+
+
+def test_a_plain_map_of_openstreetmap_is_named_as_such(tmp_path: Path) -> None:
+    from microsim.parts.worlds.roads.road_files import read_lanelet2
+
+    file = tmp_path / "town.osm"
+    nodes = "".join(f'<node id="{n}" lat="50.{n:03}" lon="8.0" version="1"/>' for n in (1, 2))
+    way = '<way id="3" version="1"><nd ref="1"/><nd ref="2"/><tag k="highway" v="residential"/></way>'
+    file.write_text(f'<?xml version="1.0"?><osm version="0.6">{nodes}{way}</osm>')
+    with pytest.raises(UsageError, match=r"town\.osm: expected a Lanelet2 map, found a plain map of OpenStreetMap"):
+        read_lanelet2(file)
+
+
+@pytest.mark.parametrize("seed", range(3))  # with 1, corners rounded by themselves make edges cross
+def test_polygons_of_crossing_lanes_are_simple(seed: int) -> None:
+    from microsim.bundle.road_map import RoadLane
+
+    rng = np.random.default_rng(seed)
+    lanes = {}
+    for number in range(60):
+        start, angle = rng.uniform(-20, 20, 2), rng.normal(0, 1.0)
+        along, across = np.array([math.cos(angle), math.sin(angle)]), np.array([-math.sin(angle), math.cos(angle)])
+        left = np.array([[*(start + s * along + 1.7 * across), 0.0] for s in (0, 5.0, 10.0)])
+        lanes[str(number)] = RoadLane(str(number), left, left - [*(3.4 * across), 0.0], (), None)
+    assert all(Polygon(rings[0], rings[1:]).is_valid for rings, _ in RoadMap(lanes).polygons())
+
+
+def test_marks_are_as_wide_as_marks_and_asphalt_is_beside_them(oval: Path) -> None:
+    """Colours of the ground as the Gaussians there mix them, seen from straight above, at the outer borders."""
+    from microsim.parts.worlds.roads.road_world import road_world
+
+    roads = read_opendrive(oval)
+    rows = road_world("oval", roads, "oval.xodr", 0.5).gaussians.astype(np.float64)
+    assert len(rows) < 150_000
+    sigmas, colours = np.exp(rows[:, 3:5]), 0.5 + 0.28209479177387814 * rows[:, 11:14]
+    x, y, z, w = rows[:, 6:10].T
+    turn = np.arctan2(2.0 * (x * y + z * w), 1.0 - 2.0 * (y * y + z * z))  # of its first axis, from above
+
+    def colour(point: np.ndarray) -> np.ndarray:
+        off = point - rows[:, :2]
+        near = np.linalg.norm(off, axis=1) < 6.0
+        cos, sin = np.cos(turn[near]), np.sin(turn[near])
+        u, v = off[near, 0] * cos + off[near, 1] * sin, off[near, 1] * cos - off[near, 0] * sin
+        weights = np.exp(-0.5 * ((u / sigmas[near, 0]) ** 2 + (v / sigmas[near, 1]) ** 2))
+        return (weights[:, None] * colours[near]).sum(axis=0) / weights.sum()
+
+    for lane in roads.lanes.values():
+        middle = len(lane.right) // 2
+        border = lane.right[middle, :2]
+        inwards = lane.left[middle, :2] - border
+        inwards /= np.linalg.norm(inwards)
+        assert float(colour(border).min()) > 0.5  # white
+        for inside in (0.3, 0.8, 1.7):
+            assert 0.2 < float(colour(border + inside * inwards).max()) < 0.4  # asphalt
+        red, green, blue = colour(border - 1.5 * inwards)
+        assert green > 1.2 * red > 1.2 * blue  # grass
+
+
 def test_a_map_becomes_a_world_with_routes_and_back(
     oval: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import microsim
 from microsim.batch import BatchSimulation
 from microsim.errors import UsageError
+from microsim.messages.outbox import Messages
 from microsim.messages.topics import TOPICS
 from tests.support import bare
 
@@ -34,7 +35,7 @@ ACTIONS = st.one_of(
 )
 
 
-def received(messages: microsim.simulation.Messages, robot: str) -> list[bytes]:
+def received(messages: Messages, robot: str) -> list[bytes]:
     return [bytes(each.message.data) for each in messages if each.topic == TOPICS["radio_rx"].of(robot)]
 
 

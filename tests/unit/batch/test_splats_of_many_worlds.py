@@ -40,7 +40,8 @@ def test_all_worlds_that_are_due_are_drawn_in_one_call(drawn: list[int], monkeyp
     batch.step(40)
     assert drawn == [5]
     together = batch.readings[CAMERA].copy()
-    size = batch.scenario.robots["ego"].all_sensors()["camera_front"].resolution
+    camera: Any = batch.scenario.robots["ego"].all_sensors()["camera_front"]
+    size = camera.resolution
     monkeypatch.setattr(splat_cameras, "MOST_PIXELS", 2 * size.width * size.height)
     batch.reset()
     drawn.clear()

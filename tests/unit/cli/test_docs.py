@@ -358,6 +358,15 @@ def test_the_tests_that_show_a_promise_are_there():
     assert [name for name in named if not any((folder / name).is_file() for folder in folders)] == []
 
 
+def test_a_decision_is_a_short_record_that_names_only_what_is_there():
+    page = (DOCS / "understand/decisions.md").read_text(encoding="utf-8")
+    records = [each for each in re.split(r"\n(?=\*\*|## )", page) if each.startswith("**")]
+    assert len(records) > 100
+    assert [each.split("**")[1] for each in records if len(each.split()) > 90] == []
+    paths = re.findall(r"`((?:\w+/)+\w+\.py|(?:parts|engine|outputs|messages|cli|render)/[\w/]+)`", page)
+    assert [path for path in paths if not any((root / path).exists() for root in (ROOT, ROOT / "microsim"))] == []
+
+
 def test_the_layers_are_written_down_as_they_are_checked():
     layers = re.search(r"^layers = \[\n(.*?)^\]", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.M | re.S)
     assert layers is not None

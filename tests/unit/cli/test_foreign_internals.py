@@ -24,7 +24,7 @@ def test_viser_still_lets_nobody_look_at_requests() -> None:
     assert given == {"self", "host", "port", "label", "verbose", "_deprecated_kwargs"}
 
 
-def test_viser_still_does_not_say_which_address_a_client_asked_for() -> None:
+def test_viser_still_does_not_say_which_address_a_client_requested() -> None:
     """Else `Cameras._greet` can ask it."""
     viser = pytest.importorskip("viser")
     assert not [name for name in dir(viser.ClientHandle) if "request" in name or "path" in name or "url" in name]

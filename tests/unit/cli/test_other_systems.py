@@ -11,7 +11,16 @@ from pathlib import Path
 from tests.cli_support import ROOT
 
 POSIX_MODULES = {"fcntl", "termios", "tty", "pty", "resource", "pwd", "grp", "syslog", "posix"}
-OF_LINUX = ("sched_getaffinity", "sched_setaffinity", "fork", "forkpty", "killpg", "getuid", "geteuid", "getpgid")
+OF_LINUX: tuple[str, ...] = (
+    "sched_getaffinity",
+    "sched_setaffinity",
+    "fork",
+    "forkpty",
+    "killpg",
+    "getuid",
+    "geteuid",
+    "getpgid",
+)
 OF_LINUX += ("mkfifo", "setsid", "getloadavg", "posix_fallocate", "posix_fadvise", "sendfile", "pidfd_open")
 PROGRAM = f"""
 import asyncio, multiprocessing, os, signal, subprocess, sys, tempfile, shutil, zipfile  # of Python itself

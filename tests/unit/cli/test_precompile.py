@@ -11,7 +11,7 @@ import pytest
 
 from microsim.cli import precompile
 from microsim.engine.calls import sample_address, skipped_calls
-from microsim.processes import ChildProcess
+from microsim.processes import ChildProcess, usable_cores
 from microsim.scenario import load_scenario
 from microsim.sensors import gps, odometry
 from microsim.simulation import Simulation
@@ -48,7 +48,7 @@ def test_a_scenario_is_compiled_once(monkeypatch) -> None:
     prefix = f"test {os.getpid()} "
     for _ in range(2):
         precompile.precompile_scenario(scenario, lambda: runs.append("short"), prefix)
-    assert runs == (["two", "short"] if precompile.usable_cores() > 1 else ["short"])
+    assert runs == (["two", "short"] if usable_cores() > 1 else ["short"])
 
 
 def test_the_first_second_of_a_recorded_run_compiles_what_writes_it() -> None:

@@ -63,7 +63,7 @@ HOMES = {
         "parts/worlds/",
         "parts/view/web/",
         "parts/view/notebook.py",
-        "parts/small_nodes/robot_maps.py",
+        "scenario/map_images.py",
         "parts/agents/agent_tools.py",
         "sensors/_camera_messages.py",
     ),
@@ -91,8 +91,8 @@ HOMES = {
 # Of the core parts use public names, and what else these modules offer. All other modules are internal.
 OPEN = {
     "": """attachment bare_simulation batch bundle display errors faults file_kinds gate_checks listening listings
-        messages options paths plotting plugin_errors processes registry runner scenario sensors shipped simulation
-        timeline version""",
+        messages options paths plotting plugin_code plugin_errors processes registry runner scenario sensors shipped
+        simulation timeline version""",
     "bundle": """bundle_files bundle_loading bundle_model bundle_writing drivable_geojson mapped_arrays mesh_files
         road_map rules similarity splat_import splat_sources zstd""",
     "cli": "command commands.replay json_schemas precompile runs terminal",
@@ -101,9 +101,9 @@ OPEN = {
         random_layout schedule timekeeper world worlds""",
     "messages": """checked definition_text descriptions encoders inputs inputs.drive_commands inputs.set_pose mappings
         outbox topics type_files types""",
-    "recording": "attachment bag_io bag_model bag_plot bag_replay bag_source compare inputs recorder",
+    "recording": "attachment bag_io bag_model bag_plot bag_replay bag_source compare inputs recorder state_file",
     "robots": "car dynamic_rover navigation_robot robot rover",
-    "scenario": "bundles fault_models files gates live_changes loading scene world_models",
+    "scenario": "bundles fault_models files gates live_changes loading map_images scene world_models",
     "sensors": "localisation odometry plugin pose2d scan sensor",
 }
 

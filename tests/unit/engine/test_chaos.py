@@ -28,7 +28,7 @@ def world(*faults: str, **more: Any) -> Simulation:
     return Simulation({**QUIET, "robots": robots, "faults": list(faults), **more})
 
 
-def received(sim: Simulation, topic: str, ticks: int = 60, at_once: int = 1) -> list[tuple[int, float]]:
+def received(sim: Simulation, topic: str, ticks: int = 60, at_once: int = 1) -> list[tuple[int, int]]:
     """(tick in which it arrived, its stamp in ticks)."""
     found = []
     for _ in range(ticks // at_once):

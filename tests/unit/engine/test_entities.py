@@ -47,7 +47,8 @@ def sim() -> microsim.Simulation:
 def test_entities_are_robots_and_obstacles_by_name(sim: microsim.Simulation) -> None:
     run_with_entities(sim)
     assert list(sim.entities) == ["rover", "rover_2", "obstacle_0", "crate"]
-    assert sim.entities["obstacle_0"].center == (45.0, 45.0, 0.0)
+    obstacle: Any = sim.entities["obstacle_0"]
+    assert obstacle.center == (45.0, 45.0, 0.0)
     sim.delete("obstacle_0")
     assert list(sim.entities) == ["rover", "rover_2", "crate"]
 

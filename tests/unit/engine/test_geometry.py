@@ -17,7 +17,7 @@ from microsim.engine.geometry import (
     yaw_of_quaternion,
     yaw_quaternion,
 )
-from tests.support import COMPILED, many
+from tests.support import many
 
 angles = st.floats(-20.0, 20.0)
 grids = st.integers(1, 12).flatmap(
@@ -183,7 +183,7 @@ def test_clearance_is_the_way_in_cells_to_what_is_occupied_or_to_the_edge(occupi
 
 def test_clearance_saturates_on_a_large_map_compiled_or_not():
     """A byte holds 255: one more would be 0, an occupied cell, where there is nothing."""
-    plain = clearance_of.py_func if COMPILED else clearance_of
+    plain = getattr(clearance_of, "py_func", clearance_of)
     clearance = plain(np.zeros((520, 520), np.uint8))
     assert clearance.min() == 1
     assert clearance[260, 260] == 255

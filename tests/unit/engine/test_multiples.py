@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from itertools import count, takewhile
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,7 +66,7 @@ def test_a_step_that_64_bits_cannot_hold_is_refused() -> None:
 # ---- runs
 
 
-def scenario(rate: float, physics_hz: float) -> dict:
+def scenario(rate: float, physics_hz: float) -> dict[str, Any]:
     place = {"map_pose": {"x": 10, "y": 10}}
     return {"physics_hz": physics_hz, "obstacles": [], "robots": {"rover": bare(start=place, imu={"hz": rate})}}
 

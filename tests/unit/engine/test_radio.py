@@ -315,7 +315,7 @@ def test_bytearrays_and_memoryviews_are_copied_when_sent():
     payload = bytearray(b"before")
     sim.radio_send("drone", payload)
     sim.radio_send("drone", memoryview(b"0123456789")[2:5])
-    sim.radio_send("drone", memoryview(np.array([1, 2], np.int32)))
+    sim.radio_send("drone", memoryview(np.array([1, 2], np.int32).data))
     payload[:] = b"after!"
     assert received(sim.step(100), "rover") == [b"before", b"234", np.array([1, 2], np.int32).tobytes()]
 

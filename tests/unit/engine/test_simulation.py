@@ -1,5 +1,6 @@
 """The Python API: as documented, refusing nonsense clearly, ignoring bad input without a trace in the digest."""
 
+import gc
 import inspect
 import math
 import platform
@@ -578,11 +579,32 @@ def test_resets_leave_nothing_behind():
     storm(sim, many(20))
     tracemalloc.start()
     storm(sim, many(20))
-    before, _ = tracemalloc.get_traced_memory()
+    before = traced()
     storm(sim, many(60, 20))
-    after, _ = tracemalloc.get_traced_memory()
+    after = traced()
     tracemalloc.stop()
     assert after - before < 100_000
+
+
+def traced():
+    gc.collect()  # empties Python's lists of freed tuples, which count as used
+    return tracemalloc.get_traced_memory()[0]
+
+
+def test_a_reset_frees_what_was_before_without_a_collection():
+    sim = make()
+    storm(sim, 2)
+    gc.collect()
+    gc.disable()
+    try:
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        storm(sim, 2)
+        gc.collect()
+        assert [type(each).__name__ for each in gc.garbage] == []
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
 
 
 def test_a_world_without_robots_runs():

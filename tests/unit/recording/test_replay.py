@@ -26,13 +26,14 @@ from microsim.messages.outbox import Message
 from microsim.recording.bag_io import RecordOptions, open_bag
 from microsim.recording.bag_model import BagError, information
 from microsim.recording.bag_plot import _scenario, plot
-from microsim.recording.bag_replay import InputPilot, Replay, ReplayVerdict
+from microsim.recording.bag_replay import InputPilot, Replay
 from microsim.recording.compare import diff, first_field
 from microsim.recording.maintenance import repair
 from microsim.recording.mcap import McapWriter
 from microsim.recording.mcap_reader import McapReader
 from microsim.recording.recorder import Recorder
 from microsim.recording.state_file import save_state
+from microsim.recording.verify import ReplayVerdict
 from microsim.runner import Runner
 from microsim.scenario import load_scenario
 from microsim.scenario.loading import with_values

@@ -102,7 +102,8 @@ def test_its_camera_info_is_what_ros_expects_of_a_fisheye() -> None:
 
 
 def test_a_field_of_view_reaches_from_edge_to_edge() -> None:
-    model = run(intrinsics={"fov_deg": 170}).scenario.robots["drone"].all_sensors()["camera"].model
+    camera: Any = run(intrinsics={"fov_deg": 170}).scenario.robots["drone"].all_sensors()["camera"]
+    model = camera.model
     assert model.fx == pytest.approx(30.0 / np.radians(85.0), rel=1e-12)
     assert model.project(np.sin(np.radians(85.0)), 0.0, np.cos(np.radians(85.0)))[0] == pytest.approx(60.0)
 

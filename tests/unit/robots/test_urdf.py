@@ -130,7 +130,8 @@ def test_the_rover_stands_on_its_wheels_and_the_drone_on_its_skids() -> None:
         for box in link.iter("box")
     )
     assert {pose[2] for _, pose in wheels} == {radius / 2.0}
-    clearance = microsim.load_scenario("default").robots["drone"].ground_clearance_m
+    drone: Any = microsim.load_scenario("default").robots["drone"]
+    clearance = drone.ground_clearance_m
     base = expand("drone").find("link[@name='base_link']")
     assert base is not None
     assert lowest(base) == pytest.approx(-clearance, abs=1e-6)

@@ -19,10 +19,10 @@ from microsim.documents.values import in_degrees
 from microsim.errors import ScenarioWarning
 from microsim.parts.missions import load_mission
 from microsim.parts.missions.mission_file import TeleportPlace
-from microsim.parts.small_nodes.robot_maps import MapFile
 from microsim.parts.small_nodes.robot_simulator_settings import RobotSimulatorSettings
 from microsim.parts.small_nodes.rover_node import RoverSettings
 from microsim.scenario import load_scenario
+from microsim.scenario.map_images import MapImage
 from microsim.scenario.scenario_schema import all_models
 
 ROVER = """\
@@ -79,7 +79,7 @@ def test_commands_show_the_warning_once_and_validate_lists_it(tmp_path: Path, mo
 
 # ---- every key -------------------------------------------------------------------------------------------------------
 
-OTHERS = (TeleportPlace, MapFile, RobotSimulatorSettings, RoverSettings)
+OTHERS = (TeleportPlace, MapImage, RobotSimulatorSettings, RoverSettings)
 
 
 def keys_in_radians() -> list[tuple[type[BaseModel], str]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import microsim
 from microsim import paths
@@ -45,6 +46,9 @@ def write_files(folder: Path, height: float) -> None:
     for name in ("ground.npy", "scenarios/heightmaps/flat.npy"):
         np.save(folder / name, np.full((20, 20), height))
     (folder / "ground.csv").write_text("\n".join([",".join([f"{height}"] * 20)] * 20))
+    Image.fromarray(np.pad(np.full((18, 18), 254, np.uint8), 1)).save(folder / "plan.png")
+    rules = "origin: [0, 0, 0]\nnegate: 0\noccupied_thresh: 0.65\nfree_thresh: 0.2\n"
+    (folder / "plan.yaml").write_text(f"image: plan.png\nresolution: {height}\n{rules}")
     (folder / "walk.csv").write_text(f"t,x,y\n0,3,3\n5,{3 + height},5\n")
     one = np.array([[0.0, 0.0, height]]), np.full((1, 3), 0.3), np.array([[0.0, 0.0, 0.0, 1.0]])
     rows = file_rows(*one, [0.98], np.zeros((1, 4, 3)))
@@ -67,6 +71,7 @@ def user_scenarios() -> dict[str, dict[str, Any]]:
         "shipped elevation": scenario(
             map=with_map("package://microsim/scenarios/heightmaps/flat.npy"), robots={"rover": rover}
         ),
+        "map image": scenario(map={"image": "plan.yaml"}, robots={"rover": rover}),
         "path csv": scenario(robots={"rover": rover, "walker": {**walker, "path": "walk.csv"}}),
         "splats": scenario(
             robots={

@@ -15,7 +15,7 @@ from tests.support import bare, decoded, scenario
 from tests.unit.batch.batch_reference import Singles, assert_equal
 
 SIZE = (40, 30)
-NONE = {"exposure_ev": 0.0, "vignetting": 0.0, "dusk": 0.0, "rain": 0.0}
+NONE: dict[str, Any] = {"exposure_ev": 0.0, "vignetting": 0.0, "dusk": 0.0, "rain": 0.0}
 RAMP = np.broadcast_to((np.arange(1200, dtype=np.uint16) % 256).astype(np.uint8).reshape(30, 40, 1), (30, 40, 3)).copy()
 CAMERA = {"hz": 10, "resolution": {"width": 40, "height": 30}, "latency_ms": {"mean": 0, "jitter": 0}}
 DRONE = {"start": {"map_pose": {"x": 10.0, "y": 10.0, "z": 9.0}}}

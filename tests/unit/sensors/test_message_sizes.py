@@ -33,7 +33,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "ground truth": {"render": EVERYTHING},
     "compressed": {"compressed": "png"},
 }
-THINGS = [
+THINGS: list[dict[str, Any]] = [
     {"type": "box", "center": [6, 9, 0], "size": [1.5, 1.0, 1.0], "name": "a_box"},
     {"type": "cylinder", "center": [9, 8, 0], "radius": 0.6, "height": 1.0, "name": "cylinder"},
 ]

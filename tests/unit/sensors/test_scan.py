@@ -89,7 +89,7 @@ def test_every_beam_is_the_ray_that_a_range_sensor_would_cast():
 @pytest.mark.parametrize(("beams", "cell", "reach"), [(61, 0.3, 30.0), (16, 1.0, 4.0), (1, 0.1, 9.0)])
 def test_beams_side_by_side_are_single_rays_bit_for_bit(beams, cell, reach):
     random = np.random.default_rng(beams)
-    clearance = clearance_of(random.random((40, 50)) < 0.06)
+    clearance = clearance_of((random.random((40, 50)) < 0.06).astype(np.uint8))
     angles = np.concatenate([[0.0], random.uniform(-4, 4, beams - 1)])  # the first one along an axis
     table = np.concatenate([np.cos(angles), np.sin(angles)])
     scene = Scene(np.zeros((1, 1)), clearance, clearance, clearance, cell, -1.0, 2.0, 0.1, np.zeros(12), table)

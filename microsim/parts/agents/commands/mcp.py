@@ -24,9 +24,10 @@ def mcp(
 ) -> None:
     """Let a coding agent drive simulations.
 
-    A server of the Model Context Protocol. Its tools write and validate scenarios, start, step and command runs, read
-    states and topics, render cameras and the scene, inject faults, fork and
-    restore, run missions, sweep, compare and export.
+    A server of the Model Context Protocol. Its tools write and validate
+    scenarios, start, step and command runs, read states and topics, render
+    cameras and the scene, inject faults, fork and restore, run missions, sweep,
+    compare and export.
 
     \b
     Examples:

@@ -53,9 +53,9 @@ def conformance(
 ) -> int:
     """Check a simulator against simulation_interfaces.
 
-    Works with any simulator on the ROS 2 network, without an installed ROS 2. It pauses, steps,
-    resets and loads worlds: use one that is not in use otherwise. Exit code 1
-    when a check fails.
+    Works with any simulator on the ROS 2 network, without an installed ROS 2.
+    It pauses, steps, resets and loads worlds: use one that is not in use
+    otherwise. Exit code 1 when a check fails.
 
     \b
     Examples:

@@ -37,9 +37,10 @@ class NodeOptions(NamedTuple):
 def robot_simulator(options: NodeOptions) -> int:
     """Run a robot for navigation tests as a ROS 2 node.
 
-    The node robot_simulator subscribes to /cmd_vel and publishes /odom, /amcl_pose and /tf. The first
-    /active_target or /initialpose sets the pose; until then the robot is IDLE.
-    Everything else is a parameter: `ros2 param list /robot_simulator`.
+    The node robot_simulator subscribes to /cmd_vel and publishes /odom,
+    /amcl_pose and /tf. The first /active_target or /initialpose sets the pose;
+    until then the robot is IDLE. Everything else is a parameter: `ros2 param
+    list /robot_simulator`.
 
     \b
     Examples:

@@ -9,9 +9,10 @@ from microsim.parts.small_nodes.commands.robot_simulator import NodeOptions, run
 def sim_rover(options: NodeOptions) -> int:
     """Run a rover with mass and drag as a ROS 2 node.
 
-    The node fake_rover_state_controller subscribes to /<robot_id>/cmd_vel and publishes /<robot_id>/joint_states
-    and /<robot_id>/pose2D. Everything else is a parameter: robot_id, x, y, t,
-    use_dynamics, mass, response_time, direct_joy_control and more.
+    The node fake_rover_state_controller subscribes to /<robot_id>/cmd_vel and
+    publishes /<robot_id>/joint_states and /<robot_id>/pose2D. Everything else
+    is a parameter: robot_id, x, y, t, use_dynamics, mass, response_time,
+    direct_joy_control and more.
 
     \b
     Examples:

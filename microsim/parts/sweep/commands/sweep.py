@@ -105,9 +105,10 @@ class SweepOptions(NamedTuple):
 def sweep(options: SweepOptions) -> int:
     """Run a mission with many seeds and settings.
 
-    Each run gives a row of numbers. Workers are processes on this machine or on a Ray cluster; the result is the
-    same, byte for byte. Each row ends with a token: `microsim replay --token
-    TOKEN` repeats exactly that run. --resume continues after a kill.
+    Each run gives a row of numbers. Workers are processes on this machine or on
+    a Ray cluster; the result is the same, byte for byte. Each row ends with a
+    token: `microsim replay --token TOKEN` repeats exactly that run. --resume
+    continues after a kill.
 
     Exit codes: 0 success; 1 an assertion does not hold, a run failed, it was
     stopped, or --find found something; 2 the input is wrong.

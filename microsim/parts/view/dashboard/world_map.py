@@ -19,7 +19,8 @@ from rich.measure import Measurement
 from rich.segment import Segment
 from rich.style import Style
 
-from microsim.engine.world import GROUND, PALETTE, Shape, World
+from microsim.engine.geometry import Grid
+from microsim.engine.world import GROUND, OBSTACLE, PALETTE, Shape, World
 from microsim.parts.view.run_state import Picture, RobotState
 
 Colour: TypeAlias = tuple[int, int, int]
@@ -301,11 +302,24 @@ def _background(world: World, view: MapView) -> Picture:
     image[:] = np.clip(image + 14.0 * light[:, :, None], 0, 255).astype(np.uint8)
     painted = world.surface[cells] != GROUND
     image[painted] = PALETTE[world.surface[cells]][painted]
+    if world.map_values is not None and world.mesh_cells is not None:
+        image[(world.mesh_cells[cells] > 0) | _walls(world.mesh_cells, world, view)] = PALETTE[OBSTACLE]
     for shape in sorted((*world.features, *world.obstacles), key=lambda shape: shape.base_m + shape.height_m):
         colour = GROUND_COLOUR if shape.class_id == GROUND else PALETTE[shape.class_id]
         image[_covered(shape, x, y, view.pixel_m)] = colour
     image[~inside] = OUTSIDE_COLOUR
     return image
+
+
+def _walls(walls: Grid, world: World, view: MapView) -> npt.NDArray[np.bool_]:
+    """Pixels in which there is the middle of an occupied cell, so that thin walls are seen from afar."""
+    row, column = np.nonzero(walls)
+    i = np.floor((world.west + (column + 0.5) * world.cell_m - view.x) / view.pixel_m).astype(np.intp)
+    j = np.floor((view.y - world.south - (row + 0.5) * world.cell_m) / view.pixel_m).astype(np.intp)
+    shown = (i >= 0) & (j >= 0) & (i < view.columns) & (j < view.rows)
+    found = np.zeros((view.rows, view.columns), np.bool_)
+    found[j[shown], i[shown]] = True
+    return found
 
 
 def _draw_grid(image: Picture, view: MapView) -> None:

@@ -6,13 +6,16 @@ import base64
 import html
 import io
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from microsim.bundle.similarity import upright
 from microsim.parts.worlds.capture.drivable_estimate import REASONS
+from microsim.parts.worlds.capture.levelling import up_option
 from microsim.parts.worlds.capture.scene_layers import LAYERS
 
 if TYPE_CHECKING:
@@ -59,8 +62,10 @@ def report_page(name: str, command: str, steps: CaptureSteps) -> str:
     return "\n".join(parts)
 
 
-def unclear_page(name: str, message: str, scene: SceneSplats, cameras: CameraPoses | None) -> str:
-    """HTML about a capture that no world was made of: three views with its own coordinates, which options take."""
+def unclear_page(
+    name: str, message: str, scene: SceneSplats, cameras: CameraPoses | None, ups: Sequence[Floats] = ()
+) -> str:
+    """HTML about a capture that no world was made of: how it would stand, and its coordinates, which options take."""
     opaque = np.flatnonzero(scene.opaque)
     points, colours = scene.points[opaque].astype(np.float64), scene.colours[opaque]
     places = np.zeros((0, 3)) if cameras is None else cameras.positions
@@ -69,6 +74,7 @@ def unclear_page(name: str, message: str, scene: SceneSplats, cameras: CameraPos
     parts = [
         f"<!doctype html><meta charset=utf-8><title>{html.escape(name)}</title><style>{_STYLE}</style>",
         f"<h1>{html.escape(name)} was not made</h1><p>{reason}</p>",
+        *_upright_views(points, colours, ups),
         f"<p>The capture in its own coordinates, which options such as {options} take. Red: the cameras.</p>",
     ]
     for across, up in ((0, 1), (0, 2), (1, 2)):
@@ -76,6 +82,20 @@ def unclear_page(name: str, message: str, scene: SceneSplats, cameras: CameraPos
         picture = _along_axis(points, colours, places, across, up)
         parts.append(f"<h2>{title}</h2><figure><img alt='{title}' src='{_embedded(picture)}'></figure>")
     return "\n".join(parts)
+
+
+def _upright_views(points: Floats, colours: Picture, ups: Sequence[Floats]) -> list[str]:
+    """From the side, as each of the options would level it."""
+    low, high = np.quantile(points, [0.02, 0.98], axis=0)  # the sky is left out
+    near = ((points >= low) & (points <= high)).all(axis=1)
+    parts = []
+    for up in ups:
+        option = html.escape(up_option(up))
+        turned = points[near] @ upright(up).T
+        picture = _plotted(turned[:, 0], turned[:, 2], turned[:, 1], colours[near])
+        parts.append(f"<h2>Level with <code>{option}</code></h2>")
+        parts.append(f"<figure><img alt='level with {option}' src='{_embedded(picture)}'></figure>")
+    return parts
 
 
 def step_pictures(steps: CaptureSteps) -> list[tuple[str, str, Picture, list[tuple[str, tuple[int, ...]]]]]:

@@ -10,7 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.bundle.bundle_model import Heightmap
-from microsim.parts.worlds.capture.scene_layers import OBJECT, Layers, SceneSplats, height_at
+from microsim.parts.worlds.capture.scene_layers import (
+    GROUND,
+    OBJECT,
+    PIECE,
+    Layers,
+    SceneSplats,
+    footprints,
+)
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -20,7 +27,8 @@ Rings: TypeAlias = list[Floats]
 _GAP_M = 1.5  # wider gaps between seen cells are not ground
 _STEP_REACH_M = 0.4  # to either side of a step
 _STEP_SLOPE_M = 1.5  # over which the slope is measured that is not a step
-_SEVERAL = 3  # splats in a cell; fewer may float
+_LOW_M = 0.2  # lower things are noise of the ground, or a step in it
+_HIDING_SHARE, _HIDING = 0.3, 0.1  # of what the ground hides, and at least, before something is in the way
 _WAY_CAMERAS = 8
 
 
@@ -120,19 +128,40 @@ def _step_along(heights: Floats, cell: float, axis: int) -> Floats:
 
 
 def _blocked(splats: SceneSplats, layers: Layers, clearance_m: float) -> Mask:
-    """Cells with several object splats between the ground and a car's roof."""
+    """Cells in which things between the ground and a car's roof hide a third of what the ground does.
+
+    Their number says nothing: trainers draw the same car with few or many, and leave faint ones above any road.
+    """
     ground = layers.ground
-    chosen = (layers.label == OBJECT) & splats.opaque
-    points = splats.points[chosen]
-    above = points[:, 2] - height_at(ground, points)
-    with np.errstate(invalid="ignore"):
-        points = points[(above > 0.0) & (above < clearance_m)]
+    lying, _ = _hidden(splats, np.flatnonzero((layers.label == GROUND) & splats.opaque), ground, clearance_m)
+    things = np.flatnonzero((layers.label == OBJECT) & splats.opaque)
+    _, standing = _hidden(splats, things, ground, clearance_m)
+    usual = float(np.median(lying[lying > 0.0])) if lying.any() else 0.0
+    blocked: Mask = standing > max(_HIDING_SHARE * usual, _HIDING)
+    return blocked
+
+
+def _hidden(
+    splats: SceneSplats, chosen: npt.NDArray[np.int64], ground: Heightmap, clearance_m: float
+) -> tuple[Floats, Floats]:
+    """(ny, nx) optical depths, of all, and of what is above the ground but not above a car's roof.
+
+    As if each Gaussian lay with its widest side up: a wall hides little of the ground, and is in the way.
+    """
     rows, columns = ground.values.shape
-    i = ((points[:, 0] - ground.west) / ground.resolution_m).astype(np.int64)
-    j = ((points[:, 1] - ground.south) / ground.resolution_m).astype(np.int64)
-    inside = (i >= 0) & (i < columns) & (j >= 0) & (j < rows)
-    counts = np.bincount(j[inside] * columns + i[inside], minlength=rows * columns)
-    return counts.reshape(rows, columns) >= _SEVERAL
+    total, above = np.zeros(rows * columns), np.zeros(rows * columns)
+    for start in range(0, len(chosen), PIECE):
+        where, depths = footprints(splats, chosen[start : start + PIECE], ground.resolution_m, is_lying=True)
+        i = np.floor((where[:, 0] - ground.west) / ground.resolution_m).astype(np.int64)
+        j = np.floor((where[:, 1] - ground.south) / ground.resolution_m).astype(np.int64)
+        inside = (i >= 0) & (i < columns) & (j >= 0) & (j < rows)
+        cells, depths, heights = (j * columns + i)[inside], depths[inside], where[inside, 2]
+        total += np.bincount(cells, depths, rows * columns)
+        over = heights - ground.values.reshape(-1)[cells]
+        with np.errstate(invalid="ignore"):
+            is_above = (over > _LOW_M) & (over < clearance_m)
+        above += np.bincount(cells[is_above], depths[is_above], rows * columns)
+    return total.reshape(rows, columns), above.reshape(rows, columns)
 
 
 def _chosen_part(parts: npt.NDArray[Any], ground: Heightmap, start: tuple[float, float] | None) -> int:

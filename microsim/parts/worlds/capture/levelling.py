@@ -6,6 +6,7 @@ Nothing is guessed silently: what is not certain is an error that names the opti
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -29,6 +30,7 @@ _CLEAR = 1.5  # the best plane must have so many times the votes of another dire
 _TILT_WARNING_DEG = 6.0  # cameras held by hand and a road agree this well
 _VIEW = math.cos(math.radians(50.0))  # half the angle that a wide lens sees
 _SEEN = 0.005  # share of the splats that a camera sees at least
+_CANDIDATES = 3  # that are shown where it is not clear
 _LEAST_VOTES = 0.05  # share of the splats that lie on the ground
 
 
@@ -37,14 +39,27 @@ class UnclearCaptureError(UsageError):
 
     scene: SceneSplats | None = None  # what it is about, for pictures
     cameras: CameraPoses | None = None
+    ups: tuple[Floats, ...] = ()  # the likeliest, best first
 
 
-def _unclear(message: str, cameras: CameraPoses | None) -> UnclearCaptureError:
-    """With what else may be the cause: poses that are not in the frame of the Gaussians."""
+def _unclear(message: str, cameras: CameraPoses | None, ups: Sequence[Floats] = ()) -> UnclearCaptureError:
+    """With what else may be the cause: poses that are not in the frame of the Gaussians; and values to paste."""
+    if ups:
+        message += f"; the likeliest: {' or '.join(up_option(up) for up in ups)}"
+    error = UnclearCaptureError(_with_poses(message, cameras))
+    error.ups = tuple(ups)
+    return error
+
+
+def up_option(up: Floats) -> str:
+    return "--up=" + ",".join(f"{part:.3f}" for part in up.tolist())
+
+
+def _with_poses(message: str, cameras: CameraPoses | None) -> str:
     if cameras is None:
-        return UnclearCaptureError(message)
+        return message
     missing = f"; if nerfstudio trained the Gaussians, copy its {DATA_PARSER_FILE} there" if cameras.is_bare else ""
-    return UnclearCaptureError(f"{message}\nposes: {cameras.words}{missing}; --ignore-cameras leaves them out")
+    return f"{message}\nposes: {cameras.words}{missing}; --ignore-cameras leaves them out"
 
 
 @dataclass(frozen=True)
@@ -116,17 +131,18 @@ def find_level(splats: Splats, cameras: CameraPoses | None) -> Level:
     rivals = [each for each in planes[1:] if abs(float(each.normal @ best.normal)) < _ALIKE]
     if best.votes < _LEAST_VOTES:
         share = f"the largest plane has {best.votes:.0%} of the Gaussians"
-        raise _unclear(f"no ground to level by: {share}; {_DECIDE}{_likeliest(splats, [best, *rivals[:1]])}", cameras)
+        raise _unclear(f"no ground to level by: {share}; {_DECIDE}", cameras, _likeliest(splats, planes))
     if rivals and best.votes < _CLEAR * rivals[0].votes:
         between = f"two planes could be the ground, with {best.votes:.0%} and {rivals[0].votes:.0%} of the Gaussians"
-        raise _unclear(f"{between}; {_DECIDE}{_likeliest(splats, [best, rivals[0]])}", cameras)
+        raise _unclear(f"{between}; {_DECIDE}", cameras, _likeliest(splats, planes))
     plane = _refined(splats, best)
     if hint is None:
         return Level(plane.normal, plane, f"ground plane with {plane.votes:.0%} of the Gaussians")
     tilt = math.degrees(math.acos(min(1.0, float(plane.normal @ hint))))
     if tilt > _TILT_WARNING_DEG:
         apart = f"the ground plane and the cameras' upright differ by {tilt:.1f} degrees"
-        raise _unclear(f"{apart}; decide with --level ground, --level cameras or --up X,Y,Z", cameras)
+        decide = "decide with --level ground, --level cameras or --up X,Y,Z"
+        raise _unclear(f"{apart}; {decide}", cameras, [plane.normal, hint])
     return Level(
         plane.normal,
         plane,
@@ -140,10 +156,13 @@ _DECIDE = (
 )
 
 
-def _likeliest(splats: Splats, planes: list[Plane]) -> str:
-    """To be pasted."""
-    ups = [",".join(f"{part:.3f}" for part in _refined(splats, plane).normal) for plane in planes]
-    return f"; the likeliest: {' or '.join(f'--up={up}' for up in ups)}"
+def _likeliest(splats: Splats, planes: list[Plane]) -> list[Floats]:
+    """Up of the best plane of each of the best three directions."""
+    kept: list[Plane] = []
+    for plane in planes:
+        if len(kept) < _CANDIDATES and all(abs(float(plane.normal @ each.normal)) < _ALIKE for each in kept):
+            kept.append(plane)
+    return [_refined(splats, plane).normal for plane in kept]
 
 
 def level_by_cameras(splats: Splats, cameras: CameraPoses | None) -> Level:

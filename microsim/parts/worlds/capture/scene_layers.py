@@ -23,10 +23,14 @@ _VOXEL_M = 0.5
 _FEW = 6  # splats in a voxel and its 26 neighbours: fewer float
 _STEP_M = 0.12  # the ground rises at most so much from cell to cell, and by the slope
 _NEAR_GROUND_M = 0.12
-_PAIR_M = 0.06  # two points of a surface differ by less in height
+_BIN_M, _BIN_BITS = 0.01, 21  # heights are counted by the centimetre; keys have three numbers of 21 bits
+_LAYER_BINS = 6  # a layer is so thick
+_CLIMB_BINS, _NEAR_BINS = 12, 12  # from the lower end of a layer to its middle; what its height is the mean of
+_LAYER_SHARE = 0.4  # of the deepest layer here, and of what is usual around
+_LEAST_DEPTH = 0.1  # 10 % of the light are lost
+PIECE = 1 << 17  # Gaussians at a time
 _CAMERA_ROOM_M = 0.35  # nothing real is this close to a camera
 _LARGE_M = 3.0  # a standard deviation; no solid thing is drawn by one such Gaussian
-_FLAT_COSINE = 0.8  # of the angle between a disc's normal and up
 _DISC_SIGMAS = 1.2  # within which an opaque Gaussian covers what is behind it
 _MOST_RINGS = 4  # of points on a disc
 _EVEN_M = 0.006  # half the cells of even ground are nearer than this to the median around them
@@ -72,7 +76,7 @@ def separate(
         raise UsageError(
             "fewer than 100 opaque Gaussians are left near the ground; check --scale, --level and --extent"
         )
-    ground, measured = _ground(_surface_points(splats, solid, resolution_m), cameras, resolution_m, slope)
+    ground, measured = _ground(_crossings(splats, solid, resolution_m), cameras, resolution_m, slope)
     above = splats.points[:, 2] - height_at(ground, splats.points)
     label = np.full(len(splats.points), BACKGROUND, np.int8)
     label[near] = OBJECT
@@ -131,26 +135,107 @@ def _neighbours(points: Floats) -> npt.NDArray[np.int64]:
     return total[inverse]
 
 
-def _surface_points(splats: SceneSplats, chosen: Mask, resolution: float) -> Floats:
-    """Middles of the chosen ones, and of those that lie flat also points of the disc that each of them draws.
+@dataclass(frozen=True)
+class _Crossings:
+    """Where vertical lines through each cell cross surfaces: sorted by cell, then by height, at most one per `_BIN_M`.
 
+    `depths` are optical depths of the cell: light that falls straight down is left with exp(-depth) of itself. Trainers
+    divide the same depth among few Gaussians or many, so nothing that is decided by it depends on their number.
+    """
+
+    cells: npt.NDArray[np.int64]  # (n,)
+    bins: npt.NDArray[np.int64]  # (n,) of heights
+    heights: Floats  # (n,) [m] mean in the bin
+    depths: Floats  # (n,)
+    shape: tuple[int, int]
+    west: float
+    south: float
+
+    @property
+    def keys(self) -> npt.NDArray[np.int64]:
+        return (self.cells << _BIN_BITS) + self.bins
+
+
+def _crossings(splats: SceneSplats, chosen: Mask, resolution: float) -> _Crossings:
+    """Of the chosen ones, a piece at a time: memory holds one number for each cell and height."""
+    rows = np.flatnonzero(chosen)
+    tables = [_crossed(splats, rows[start : start + PIECE], resolution) for start in range(0, len(rows), PIECE)]
+    i, j, bins, heights, depths = _summed(*(np.concatenate(parts) for parts in zip(*tables, strict=True)))
+    columns, rows_of_map = int(i.max() - i.min()) + 1, int(j.max() - j.min()) + 1
+    if columns * rows_of_map > MAX_CELLS:
+        raise UsageError(
+            f"{columns} x {rows_of_map} heights would be too many; use a smaller --extent or a coarser --resolution"
+        )
+    west, south = float(i.min()) * resolution, float(j.min()) * resolution
+    cells = (j - j.min()) * columns + (i - i.min())
+    return _Crossings(cells, bins, heights, depths, (rows_of_map, columns), west, south)
+
+
+_Table: TypeAlias = tuple[
+    npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], Floats, Floats
+]  # column and row of the cell, bin of the height, height, depth
+
+
+def _crossed(splats: SceneSplats, rows: npt.NDArray[np.int64], resolution: float) -> _Table:
+    where, depths = footprints(splats, rows, resolution)
+    i, j = (np.floor(where[:, axis] / resolution).astype(np.int64) for axis in (0, 1))
+    return _summed(i, j, np.floor(where[:, 2] / _BIN_M).astype(np.int64), where[:, 2], depths)
+
+
+def footprints(
+    splats: SceneSplats, rows: npt.NDArray[np.int64], resolution: float, is_lying: bool = False
+) -> tuple[Floats, Floats]:
+    """Points where vertical lines cross Gaussians, and the optical depth of a cell that each stands for.
+
+    `is_lying`: the depth is that of the Gaussian with its widest side up.
+
+    Along a vertical line a Gaussian is densest where the first two columns of its covariance's Cholesky factor lie.
     Trainers cover an even road with few large discs: their middles alone would leave most of it unseen.
     """
-    points = splats.points[chosen].astype(np.float64)
-    sigmas = splats.sigmas[chosen].astype(np.float64)
-    axes = rotation_matrices(splats.quaternions[chosen].astype(np.float64))
-    order = np.argsort(-sigmas, axis=1, kind="stable")
-    axes, sigmas = np.take_along_axis(axes, order[:, None, :], axis=2), np.take_along_axis(sigmas, order, axis=1)
-    is_flat = (np.abs(axes[:, 2, 2]) > _FLAT_COSINE) & (sigmas[:, 2] < 0.5 * sigmas[:, 1])
-    rings = np.clip(np.ceil(sigmas[:, 0] / resolution), 1, _MOST_RINGS)
-    found = [points]
-    for count in range(1, _MOST_RINGS + 1):
-        some = is_flat & (rings == count)
-        u, v = (axes[some, :, k] * (_DISC_SIGMAS * sigmas[some, k])[:, None] for k in (0, 1))
-        places = _points_of_disc(count)
-        spread = places[:, 0, None] * u[:, None, :] + places[:, 1, None] * v[:, None, :]
-        found.append((points[some][:, None, :] + spread).reshape(-1, 3))
-    return np.concatenate(found)
+    points, sigmas = splats.points[rows].astype(np.float64), splats.sigmas[rows].astype(np.float64)
+    scaled = rotation_matrices(splats.quaternions[rows].astype(np.float64)) * sigmas[:, None, :]
+    covariance = scaled @ scaled.transpose(0, 2, 1)
+    factor = np.zeros((len(rows), 3, 2))
+    factor[:, 0, 0] = np.sqrt(covariance[:, 0, 0]) + 1e-9
+    factor[:, 1:, 0] = covariance[:, 1:, 0] / factor[:, :1, 0]
+    factor[:, 1, 1] = np.sqrt(np.maximum(covariance[:, 1, 1] - factor[:, 1, 0] ** 2, 0.0)) + 1e-9
+    steep = (covariance[:, 2, 1] - factor[:, 2, 0] * factor[:, 1, 0]) / factor[:, 1, 1]
+    limit = np.sqrt(covariance[:, 2, 2])
+    factor[:, 2, 1] = np.clip(steep, -limit, limit)
+    widths = np.sort(sigmas, axis=1)
+    area = widths[:, 1] * widths[:, 2] if is_lying else factor[:, 0, 0] * factor[:, 1, 1]
+    depth = optical_depth(splats.opacity[rows]) * 2.0 * math.pi * area / resolution**2
+    wide = _DISC_SIGMAS * np.sqrt((factor[:, :2] ** 2).sum(axis=(1, 2)))
+    rings = np.where(wide < 0.5 * resolution, 0, np.clip(np.ceil(wide / resolution), 1, _MOST_RINGS))
+    found = []
+    for count in range(_MOST_RINGS + 1):
+        some, places = np.flatnonzero(rings == count), _DISC_SIGMAS * _points_of_disc(count)
+        spread = points[some][:, None, :] + np.einsum("kc,nrc->nkr", places, factor[some])
+        each = np.repeat(depth[some] / len(places), len(places))
+        found.append((spread.reshape(-1, 3), each))
+    where, depths = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return where, depths
+
+
+def _summed(
+    i: npt.NDArray[np.int64], j: npt.NDArray[np.int64], bins: npt.NDArray[np.int64], heights: Floats, depths: Floats
+) -> _Table:
+    """One row for each cell and bin, sorted."""
+    half = 1 << (_BIN_BITS - 1)
+    keys = ((j + half) << (2 * _BIN_BITS)) + ((i + half) << _BIN_BITS) + bins + half
+    order = np.argsort(keys, kind="stable")
+    keys, heights, depths = keys[order], heights[order], depths[order]
+    first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    sums = np.add.reduceat(depths, first)
+    means = np.add.reduceat(heights * depths, first) / np.maximum(sums, 1e-300)
+    keys, mask = keys[first], (1 << _BIN_BITS) - 1
+    return ((keys >> _BIN_BITS) & mask) - half, (keys >> (2 * _BIN_BITS)) - half, (keys & mask) - half, means, sums
+
+
+def optical_depth(opacity: npt.NDArray[np.float32]) -> Floats:
+    """Of the middle of a Gaussian; renderers let 1 % of the light through."""
+    found: Floats = -np.log1p(-np.minimum(opacity.astype(np.float64), 0.99))
+    return found
 
 
 def rotation_matrices(quaternions: Floats) -> Floats:
@@ -160,57 +245,68 @@ def rotation_matrices(quaternions: Floats) -> Floats:
 
 
 def _points_of_disc(rings: int) -> Floats:
-    """(n, 2) of a disc of radius 1, on rings with six points more each; without its middle."""
-    around = [(ring / rings, 2.0 * math.pi * k / (6 * ring)) for ring in range(1, rings + 1) for k in range(6 * ring)]
+    """(n, 2) of a disc of radius 1: its middle, and rings with six points more each."""
+    around = [(0.0, 0.0)] + [
+        (ring / rings, 2.0 * math.pi * k / (6 * ring)) for ring in range(1, rings + 1) for k in range(6 * ring)
+    ]
     return np.array([(radius * math.cos(angle), radius * math.sin(angle)) for radius, angle in around])
 
 
 # ---- ground ----------------------------------------------------------------------------------------------------------
 
 
-def _ground(points: Floats, cameras: Floats | None, resolution: float, slope: float) -> tuple[Heightmap, Mask]:
-    west, south = (math.floor(float(points[:, axis].min()) / resolution) * resolution for axis in (0, 1))
-    columns = int((float(points[:, 0].max()) - west) / resolution) + 1
-    rows = int((float(points[:, 1].max()) - south) / resolution) + 1
-    if columns * rows > MAX_CELLS:
-        raise UsageError(
-            f"{columns} x {rows} heights would be too many; use a smaller --extent or a coarser --resolution"
-        )
-    low = _lowest(points, west, south, resolution, (rows, columns))
-    low = _without_pits(low)
+def _ground(crossings: _Crossings, cameras: Floats | None, resolution: float, slope: float) -> tuple[Heightmap, Mask]:
+    west, south = crossings.west, crossings.south
+    low = _without_pits(_lowest_surface(crossings))
     low[_stands_out(low, resolution, slope)] = np.nan
     reached = _reached(low, _seeds(low, cameras, west, south, resolution), _STEP_M + slope * resolution)
-    heights = np.where(reached, _mean_near(points, low, west, south, resolution), np.nan)
-    filled = _smooth(_filled(heights, resolution), reached)
+    filled = _smooth(_filled(np.where(reached, low, np.nan), resolution), reached)
     return Heightmap(filled.astype(np.float32), resolution, west, south), reached
 
 
-def _lowest(points: Floats, west: float, south: float, resolution: float, shape: tuple[int, int]) -> Floats:
-    """In each cell the lowest point that is not alone; NaN where there is none."""
-    cells, heights = _by_cell(points, west, south, resolution, shape[1])
-    paired = np.flatnonzero((cells[1:] == cells[:-1]) & (np.diff(heights) < _PAIR_M))
-    first = np.flatnonzero(np.concatenate([[True], cells[paired][1:] != cells[paired][:-1]]))
-    out = np.full(shape[0] * shape[1], np.nan)
-    out[cells[paired[first]]] = heights[paired[first]]
-    return out.reshape(shape)
+def _lowest_surface(crossings: _Crossings) -> Floats:
+    """In each cell the height of the lowest layer that hides something of what is below it; NaN where there is none.
+
+    A layer is what lies within `_LAYER_BINS` of height. What is half transparent and lies beside the surfaces is spread
+    over many layers, none of which hides much.
+    """
+    cells, keys = crossings.cells, crossings.keys
+    total = np.concatenate([[0.0], np.cumsum(crossings.depths)])
+    moment = np.concatenate([[0.0], np.cumsum(crossings.depths * crossings.heights)])
+
+    def within(low: npt.NDArray[np.int64], high: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """Depth and mean height from bin `low` to before bin `high`."""
+        first, last = np.searchsorted(keys, low), np.searchsorted(keys, high)
+        depth = total[last] - total[first]
+        return depth, (moment[last] - moment[first]) / np.maximum(depth, 1e-300)
+
+    layers, _ = within(keys, keys + _LAYER_BINS)
+    starts = np.flatnonzero(np.concatenate([[True], cells[1:] != cells[:-1]]))
+    deepest = np.zeros(crossings.shape[0] * crossings.shape[1])
+    deepest[cells[starts]] = np.maximum.reduceat(layers, starts)
+    is_layer = layers >= np.maximum(_LAYER_SHARE * _usual(deepest.reshape(crossings.shape)), _LEAST_DEPTH)[cells]
+    is_layer &= layers >= _LAYER_SHARE * deepest[cells]
+    chosen = np.flatnonzero(is_layer)
+    lowest = chosen[np.concatenate([[True], cells[chosen][1:] != cells[chosen][:-1]])] if len(chosen) else chosen
+    best = lowest.copy()  # up to the middle of the layer: its lower end would be too low
+    for later in range(1, _CLIMB_BINS + 1):
+        following = np.minimum(lowest + later, len(keys) - 1)
+        is_better = (keys[following] <= keys[lowest] + _CLIMB_BINS) & (layers[following] > layers[best])
+        best = np.where(is_better, following, best)
+    _, heights = within(keys[best], keys[best] + _LAYER_BINS)
+    for _ in range(2):
+        middle = (cells[best] << _BIN_BITS) + np.floor(heights / _BIN_M).astype(np.int64)
+        _, heights = within(middle - _NEAR_BINS, middle + _NEAR_BINS + 1)
+    out = np.full(deepest.shape, np.nan)
+    out[cells[best]] = heights
+    return out.reshape(crossings.shape)
 
 
-def _by_cell(points: Floats, west: float, south: float, resolution: float, columns: int) -> tuple[Any, Floats]:
-    cells = ((points[:, 1] - south) / resolution).astype(np.int64) * columns
-    cells += ((points[:, 0] - west) / resolution).astype(np.int64)
-    order = np.lexsort((points[:, 2], cells))
-    return cells[order], points[order, 2]
+def _usual(depths: Floats) -> Floats:
+    """The median around each cell, of those that something is in; flat."""
+    from scipy import ndimage
 
-
-def _mean_near(points: Floats, low: Floats, west: float, south: float, resolution: float) -> Floats:
-    """The mean of what lies on the ground of each cell: the low end alone would be below it."""
-    cells, heights = _by_cell(points, west, south, resolution, low.shape[1])
-    ground = low.reshape(-1)[cells]
-    near = np.abs(heights - ground) <= _NEAR_GROUND_M
-    sums = np.bincount(cells[near], heights[near], low.size)
-    counts = np.bincount(cells[near], minlength=low.size)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return (sums / counts).reshape(low.shape)
+    return ndimage.median_filter(depths, 5, mode="nearest").reshape(-1)
 
 
 def _without_pits(low: Floats) -> Floats:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.bundle.road_map import RoadLane, RoadMap, joined
+from microsim.engine.geodesy import tangent_plane, wgs84_from_enu
 from microsim.errors import MissingExtraError, UsageError, install_hint, os_errors, show
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -291,6 +292,7 @@ def _road_text(lane: RoadLane, number: int) -> str:
 # ---- Lanelet2 --------------------------------------------------------------------------------------------------------
 
 SPACING_M = 1.0
+_LOCAL_ERROR_M, _LOCAL_FAR_M = 1.0, 10_000.0  # a GPS in such a world would err by more
 _FOR_CARS = {"road", "highway", "play_street", "emergency_lane", "bus_lane", "exit", ""}
 
 
@@ -305,18 +307,61 @@ def _library() -> Any:
 
 
 def read_lanelet2(file: Path, origin: tuple[float, float, float] | None = None) -> RoadMap:
-    """The map frame is east, north and up of `origin`, by default the middle of the map's nodes."""
+    """The map frame is east, north and up of `origin`.
+
+    By default it is that of `local_x` and `local_y`, which Autoware drives by, if every node of a lane has them, and
+    otherwise east, north and up of the middle of the map's nodes.
+    """
     library = _library()
-    place = origin or _middle(file)
+    place: tuple[float, float, float] | None = origin or _middle(file)
+    assert place is not None
     projector = library.projection.LocalCartesianProjector(library.io.Origin(*place))
     try:
         loaded, problems = library.io.loadRobust(str(file), projector)
     except RuntimeError as error:
         raise UsageError(f"{file}: not a Lanelet2 map: {error}") from None
-    if problems and not len(loaded.laneletLayer):
-        raise UsageError(f"{file}: {problems[0]}")
-    lanes = [lane for each in loaded.laneletLayer for lane in _lanes(each)]
+    lanelets = list(loaded.laneletLayer)
+    if not lanelets and _has_highways(file):
+        plain = "a plain map of OpenStreetMap, whose highways have no borders of lanes"
+        raise UsageError(f"{file}: expected a Lanelet2 map, found {plain}")
+    if not lanelets:
+        raise UsageError(f"{file}: {problems[0] if problems else 'expected a Lanelet2 map: it has no lanelets'}")
+    nodes = [node for each in lanelets for line in (each.leftBound, each.rightBound) for node in line]
+    is_local = origin is None and all("local_x" in node.attributes and "local_y" in node.attributes for node in nodes)
+    if is_local:
+        place = _origin_of_local(file, np.array([[*_local(node), node.x, node.y] for node in nodes]), place)
+    lanes = [lane for each in lanelets for lane in _lanes(each, _local if is_local else _projected)]
     return _road_map(file, lanes, place)
+
+
+def _has_highways(file: Path) -> bool:
+    with _checked_xml(file):
+        return any(element.tag == "tag" and element.get("k") == "highway" for _, element in iterparse(file))
+
+
+def _projected(node: Any) -> tuple[float, float, float]:
+    return node.x, node.y, node.z
+
+
+def _local(node: Any) -> tuple[float, float, float]:
+    """In the frame of the map's own tags; `ele` is its height."""
+    tags = node.attributes
+    return float(tags["local_x"]), float(tags["local_y"]), float(tags["ele"]) if "ele" in tags else node.z
+
+
+def _origin_of_local(file: Path, both: Floats, place: tuple[float, float, float]) -> tuple[float, float, float] | None:
+    """The place on Earth at x 0, y 0, if x is east and y is north of it; `both`: local x, y, height, then east, north.
+
+    Maps in a grid such as MGRS are turned from north, and may lie far from the grid's corner: None.
+    """
+    if not (np.abs(both[:, :3]) < 1e6).all():
+        raise UsageError(f"{file}: expected 'local_x', 'local_y' and 'ele' between -1,000,000 and 1,000,000")
+    off = both[:, :2] - both[:, 3:5]
+    east, north = (-off.mean(axis=0)).tolist()
+    if float(np.abs(off - off.mean(axis=0)).max()) > _LOCAL_ERROR_M or math.hypot(east, north) > _LOCAL_FAR_M:
+        return None
+    latitude, longitude, _ = wgs84_from_enu(tangent_plane(*place), east, north, 0.0)
+    return latitude, longitude, 0.0
 
 
 def _middle(file: Path) -> tuple[float, float, float]:
@@ -338,13 +383,13 @@ def _middle(file: Path) -> tuple[float, float, float]:
     return latitude, longitude, 0.0
 
 
-def _lanes(lanelet: Any) -> Iterable[RoadLane]:
+def _lanes(lanelet: Any, where: Callable[[Any], tuple[float, float, float]]) -> Iterable[RoadLane]:
     """One lane, or one for each direction of a lanelet that allows both."""
     tags = lanelet.attributes
     kind = tags["subtype"] if "subtype" in tags else ""  # noqa: SIM401 - the library's mapping has no get
     if kind not in _FOR_CARS or len(lanelet.leftBound) < 2 or len(lanelet.rightBound) < 2:
         return
-    left, right = (np.array([(p.x, p.y, p.z) for p in line]) for line in (lanelet.leftBound, lanelet.rightBound))
+    left, right = (np.array([where(node) for node in line]) for line in (lanelet.leftBound, lanelet.rightBound))
     count = max(2, int(max(_length(left), _length(right)) / SPACING_M) + 2)
     left, right = _resampled(left, count), _resampled(right, count)
     speed = _speed(tags["speed_limit"]) if "speed_limit" in tags else None

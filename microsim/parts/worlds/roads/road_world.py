@@ -13,12 +13,12 @@ from microsim.bundle.bundle_writing import BundleContent
 from microsim.bundle.road_map import RoadMap
 from microsim.errors import UsageError
 from microsim.parts.worlds.generate.surfaces import MadeGround, Solids, plain_world
+from microsim.parts.worlds.roads.road_splats import GRASS, VERGE_M, road_splats
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 MAX_CELLS = 16_000_000
 _MARGIN_M = 15.0
-_GRASS, _ASPHALT, _LINE = (0.33, 0.45, 0.24), (0.29, 0.29, 0.31), (0.86, 0.86, 0.84)
 
 
 def read_roads(file: Path, origin: tuple[float, float, float] | None = None) -> RoadMap:
@@ -43,13 +43,15 @@ def road_world(name: str, roads: RoadMap, source: str, resolution_m: float) -> B
     columns, rows = np.ceil((points[:, :2].max(axis=0) + _MARGIN_M - low) / resolution_m).astype(int).tolist()
     if columns * rows > MAX_CELLS:
         raise UsageError(f"{columns} x {rows} heights would be too many; take a coarser --resolution")
-    heights, on_road, on_line = _rasters(roads, low, (rows, columns), resolution_m)
+    heights, on_road = _rasters(roads, low, (rows, columns), resolution_m)
     ground = MadeGround(heights, resolution_m, float(low[0]), float(low[1]))
     colours = np.empty((rows, columns, 3))
-    colours[:] = _GRASS
-    colours[on_road], colours[on_line] = _ASPHALT, _LINE
+    colours[:] = GRASS
     content = plain_world(name, f"Made from {source}.", ground, Solids(), colours, roads.polygons(), roads.origin)
     content.origin_wgs84 = roads.origin
+    content.render = {**content.render, "ground_rgb": list(GRASS)}  # of what no Gaussian covers
+    away_m = _distances(on_road) * resolution_m
+    content.gaussians = np.concatenate([_beside(content.gaussians, ground, away_m), road_splats(roads, ground, away_m)])
     first = max(roads.lanes.values(), key=lambda lane: lane.length_m)
     middle = len(first.left) // 2
     x, y = first.centre[middle, :2].tolist()
@@ -58,12 +60,9 @@ def road_world(name: str, roads: RoadMap, source: str, resolution_m: float) -> B
     return content
 
 
-def _rasters(
-    roads: RoadMap, low: Floats, shape: tuple[int, int], cell: float
-) -> tuple[Floats, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Heights; which cells are asphalt; which are markings."""
+def _rasters(roads: RoadMap, low: Floats, shape: tuple[int, int], cell: float) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Heights; which cells are asphalt."""
     sums, counts = np.zeros(shape), np.zeros(shape)
-    on_line = np.zeros(shape, np.bool_)
     for lane in roads.lanes.values():
         steps = np.linalg.norm(np.diff(lane.centre, axis=0), axis=1).max()
         across = np.linalg.norm(lane.left - lane.right, axis=1).max()
@@ -78,11 +77,26 @@ def _rasters(
             i, j = ((spots[:, axis] - low[axis]) / cell for axis in (0, 1))
             np.add.at(sums, (j.astype(int), i.astype(int)), spots[:, 2])
             np.add.at(counts, (j.astype(int), i.astype(int)), 1.0)
-        for line in (left, right):
-            i, j = ((line[:, axis] - low[axis]) / cell for axis in (0, 1))
-            on_line[j.astype(int), i.astype(int)] = True
     on_road = counts > 0.0
-    return _spread_out(np.where(on_road, sums / np.maximum(counts, 1.0), np.nan), cell), on_road, on_line
+    return _spread_out(np.where(on_road, sums / np.maximum(counts, 1.0), np.nan), cell), on_road
+
+
+def _distances(on_road: npt.NDArray[np.bool_]) -> Floats:
+    """In cells."""
+    from scipy import ndimage
+
+    found: Floats = ndimage.distance_transform_edt(~on_road)
+    return found
+
+
+def _beside(splats: npt.NDArray[np.float32], ground: MadeGround, away_m: Floats) -> npt.NDArray[np.float32]:
+    """Without those that would lie over the road: large maps have wide ones."""
+    i, j = (
+        ((splats[:, axis] - low) / ground.resolution_m).astype(int)
+        for axis, low in ((0, ground.west), (1, ground.south))
+    )
+    reach = np.minimum(1.5 * np.exp(splats[:, 3]), VERGE_M)
+    return splats[away_m[j, i] > reach]
 
 
 def _spread_out(heights: Floats, cell: float) -> Floats:
