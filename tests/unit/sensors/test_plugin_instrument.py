@@ -63,9 +63,8 @@ def test_what_a_plug_in_compiles_itself_is_not_used_since_it_has_no_checks(tmp_p
 @pytest.mark.parametrize("wrong", WRONG)
 def test_what_is_wrong_in_a_reader_ends_the_run_with_one_sentence(tmp_path: Path, wrong: str, is_batch: bool) -> None:
     settings = world(tmp_path, "return None", wrong)
-    run = BatchSimulation(settings, n=2) if is_batch else microsim.Simulation(settings)
-    with pytest.raises(microsim.PluginError) as caught:
-        run.step(3)
+    with pytest.raises(microsim.PluginError) as caught:  # the first reading may be made with the run
+        (BatchSimulation(settings, n=2) if is_batch else microsim.Simulation(settings)).step(3)
     text, line = str(caught.value), (tmp_path / "part.py").read_text().splitlines().index(f"        {wrong}") + 1
     assert re.match(rf"{re.escape(str(tmp_path / 'part.py'))}:{line}: ", text), text
     assert WRONG[wrong] in text
