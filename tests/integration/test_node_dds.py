@@ -134,7 +134,7 @@ def test_the_bytes_of_a_stepped_mission_are_those_in_memory(stage: Stage) -> Non
         assert Counter(stage.received[topic]) == messages, topic
 
 
-WAITING = {
+WAITING: dict[str, dict[str, Any]] = {
     "physics_hz": {"type": 3, "double_value": 120.0},
     "frames.per_robot_odom": {"type": 1, "bool_value": True},
 }
