@@ -25,6 +25,8 @@ _NEEDED = frozenset({
     "numpy", "numba", "rosbags", "backports.zstd", "cyclonedds", "pydantic", "ruamel.yaml", "shapely", "pillow",
     "typing_extensions", "typer", "rich",
 })  # fmt: skip
+_ADDING = ("sys.path.insert", "sys.path.append", "sys.path.extend", "site.addsitedir")
+_LEVELS = 3  # of folders around a file in which those that it adds are looked for
 _MODULES = (".py", *EXTENSION_SUFFIXES)
 
 
@@ -55,12 +57,13 @@ def code_files(file: Path) -> set[Path]:
 def _code(file: Path) -> tuple[set[Path], set[str]]:
     """Files, and libraries with their versions."""
     found, libraries, own = set[Path](), set[str](), _distributions_of(file)
+    added: list[str] = []
     left = [file.resolve(), *_packages_of(file.resolve())]
     while left:
         each = left.pop()
         if each not in found:
             found.add(each)
-            for module in _imported(each):
+            for module in _imported(each, added):
                 others = _distributions_of(module)
                 if not others or set(others) & set(own):
                     left.append(module)
@@ -79,13 +82,15 @@ def entry_file(entry: EntryPoint) -> Path | None:
     return found[-1] if last.name.partition(".")[0] == name.rpartition(".")[2] else None
 
 
-def _imported(file: Path) -> Iterator[Path]:
+def _imported(file: Path, added: list[str]) -> Iterator[Path]:
+    """`added`: folders that the files so far add to Python's path; those of this file come on top."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError, OSError, RecursionError):
         return  # it cannot be imported either
+    added += [str(each) for each in _added_folders(tree, file)]
     folder, top = file.parent, _top(file)
-    path, package = [str(folder), str(top), *sys.path], Path(__file__).parent
+    path, package = [str(folder), str(top), *added, *sys.path], Path(__file__).parent
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -99,6 +104,22 @@ def _imported(file: Path) -> Iterator[Path]:
             for each in _found(name, path):
                 if package not in each.parents:
                     yield each.resolve()
+
+
+def _added_folders(tree: ast.AST, file: Path) -> Iterator[Path]:
+    """Folders that a file would add to `sys.path` if it ran: the code of a plug-in is the same before and after.
+
+    What is written there is not evaluated: `Path(__file__).parents[1] / "lib"` is a folder "lib" of one of the folders
+    that the file is in.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in _ADDING:
+            texts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
+            parts = [text for text in texts if isinstance(text, str) and text not in ("..", ".")]
+            for place in [file.parent, *file.parents[1:_LEVELS]]:
+                found = place.joinpath(*parts)
+                if found.is_dir():
+                    yield found
 
 
 def _packages_of(file: Path) -> Iterator[Path]:

@@ -25,6 +25,7 @@ from tests.ros_domains import own_domain
 from tests.support import STEPPED_MISSION, STEPPED_TICKS, stepped_mission_in_memory
 
 STATE = "simulation_interfaces/srv/GetEntityState"
+ODOMETRY, SET_PARAMETERS = "nav_msgs/msg/Odometry", "rcl_interfaces/srv/SetParameters"
 SET_INT, SET_BOOL = "example_interfaces/srv/SetInt32", "example_interfaces/srv/SetBool"
 
 
@@ -131,6 +132,34 @@ def test_the_bytes_of_a_stepped_mission_are_those_in_memory(stage: Stage) -> Non
     for topic, messages in expected.items():
         stage.wait(topic, messages.total())
         assert Counter(stage.received[topic]) == messages, topic
+
+
+WAITING: dict[str, dict[str, Any]] = {
+    "physics_hz": {"type": 3, "double_value": 120.0},
+    "frames.per_robot_odom": {"type": 1, "bool_value": True},
+}
+
+
+def test_what_waits_for_a_reset_is_used_from_it_on_although_a_live_change_came_between(stage: Stage) -> None:
+    def set_one(name: str, value: dict[str, Any]) -> None:
+        parameters = [{"name": name, "value": value}]
+        (result,) = stage.call("/microsim/set_parameters", SET_PARAMETERS, parameters=parameters).results
+        assert result.successful, result.reason
+
+    def last_odometry() -> tuple[str, int]:
+        (*_, cdr) = stage.received["/rover/odom"] or [wire.encode(ODOMETRY, wire.new(ODOMETRY))]
+        header = wire.decode(ODOMETRY, cdr).header
+        return header.frame_id, header.stamp.sec * 10**9 + header.stamp.nanosec
+
+    stage.listen("/rover/odom", ODOMETRY, Qos(100))
+    stage.pause()
+    for name, value in WAITING.items():
+        set_one(name, value)
+        set_one("drone.max_vx", {"type": 3, "double_value": 2.0})
+    stage.call("/sim/reset", "std_srvs/srv/Empty")
+    set_one("rover.max_v", {"type": 3, "double_value": 1.0})
+    stage.call("/sim/step", SET_INT, data=12)
+    wait_for(lambda: last_odometry() == ("rover/odom", 100_000_000), stage.controller.poll)  # 12 ticks of 1/120 s
 
 
 def test_one_service_has_both_types(stage: Stage) -> None:

@@ -306,6 +306,32 @@ def test_verify_and_tokens_notice_an_edited_package_in_another_process(installed
     assert "has changed since the token was made" in done.stderr
 
 
+ADDING = {
+    "lib": 'sys.path.insert(0, str(Path(__file__).parent / "lib"))',
+    "../more/lib": 'sys.path.append(os.path.join(os.path.dirname(__file__), "..", "more", "lib"))',
+    "..": "sys.path[:0] = []; sys.path.append(str(Path(__file__).resolve().parents[1]))",
+}
+
+
+@pytest.mark.parametrize("place", ADDING)
+def test_the_hash_is_the_same_before_and_after_a_plug_in_adds_a_folder_to_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """A recording is made after its plug-ins ran, and compared before they run."""
+    file = tmp_path / "plugins" / "gauge.py"
+    module = file.parent / place / "added_numbers.py"
+    for each in (file, module):
+        each.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"import os, sys\nfrom pathlib import Path\n{ADDING[place]}\nfrom added_numbers import GAIN\n")
+    module.write_text("from added_deeper import GAIN\n")
+    (module.parent / "added_deeper.py").write_text("GAIN = 1.0\n")
+    before = code_hash(file)
+    monkeypatch.syspath_prepend(str(module.parent.resolve()))
+    assert code_hash(file) == before
+    (module.parent / "added_deeper.py").write_text("GAIN = 2.0\n")
+    assert code_hash(file) != before
+
+
 def test_of_other_libraries_the_version_counts_and_of_microsims_own_nothing(installed: Path) -> None:
     before = code_hash(installed / "gauge.py")
     (installed.parent / "yard_library.py").write_text("LENGTH = 2.0\n")
