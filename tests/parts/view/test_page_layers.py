@@ -1,11 +1,12 @@
 """Sensors and robots on the page come from their declarations: a plug-in appears like a built-in one."""
 
+import asyncio
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -216,3 +217,37 @@ def test_no_module_of_the_view_names_a_kind_of_sensor_or_robot() -> None:
     files = list((Path(microsim.__file__).parent / "parts" / "view").rglob("*.py"))
     assert len(files) > 20
     assert {file.name: found.group() for file in files if (found := named.search(file.read_text()))} == {}
+
+
+class SlowConnection:
+    """While it takes the first text, the run ends."""
+
+    def __init__(self, panels: Panels) -> None:
+        self.panels = panels
+        self.sent: list[dict[str, Any]] = []
+        self.is_closed = asyncio.Event()
+
+    async def send(self, text: str) -> None:
+        self.sent.append(json.loads(text))
+        if len(self.sent) == 1:
+            self.panels.report("the last moment")
+            await asyncio.to_thread(self.panels.end, 0.0)
+
+    async def close(self, code: int, reason: str) -> None:
+        self.is_closed.set()
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return self
+
+    async def __anext__(self) -> str:
+        await self.is_closed.wait()
+        raise StopAsyncIteration
+
+
+def test_the_last_moment_is_sent_before_the_end_of_the_run() -> None:
+    """It was lost where a page took longer for the moment before it: the page then showed another time of the end."""
+    panels = Panels(lambda page, kind, value: None)
+    panels.report("a moment before")
+    connection = SlowConnection(panels)
+    asyncio.run(panels.serve("page", cast(Any, connection)))
+    assert [each.get("text", each["type"]) for each in connection.sent] == ["a moment before", "the last moment", "end"]

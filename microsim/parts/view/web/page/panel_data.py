@@ -218,9 +218,10 @@ class Panels:
             while True:
                 await news.wait()
                 news.clear()
+                is_last = self._has_ended  # looked at first: what came before the end is sent before it
                 for text in self._unknown_to(known):
                     await connection.send(text)
-                if self._has_ended:
+                if is_last:
                     await connection.send('{"type": "end"}')
                     self._ended.add(connection)
                     await connection.close(1001, "the run has ended")
