@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from microsim.bundle import check_bundle, load_bundle
@@ -225,6 +226,17 @@ def test_new_never_touches_what_is_there(here):
     assert [path.name for path in (here / "mine").iterdir()] == ["notes.txt"]
     with pytest.raises(UsageError, match="found several"):
         run("bundle", "new", "other", "--scenario", "flat", "--template", "oval")
+
+
+def test_a_map_of_walls_is_refused_instead_of_lost(here):
+    Image.fromarray(np.where(np.eye(20, dtype=bool), 0, 254).astype(np.uint8)).save(here / "plan.png")
+    (here / "plan.yaml").write_text(
+        "{image: plan.png, resolution: 0.5, origin: [0, 0, 0], negate: 0, occupied_thresh: 0.65, free_thresh: 0.2}"
+    )
+    (here / "building.yaml").write_text("{map: {image: plan.yaml}, robots: {}}")
+    with pytest.raises(UsageError, match=r"building\.yaml has a map with an image, whose walls a bundle cannot hold"):
+        run("bundle", "new", "building", "--scenario", "building.yaml")
+    assert not (here / "building").exists()
 
 
 def test_a_disk_that_fills_up_is_reported_with_the_folder_and_leaves_nothing_behind(here):

@@ -383,6 +383,11 @@ def _from_scenario(name: str, source: str) -> BundleContent:
     scenario = load_scenario(source)
     if getattr(scenario, "world", None) is not None:
         raise UsageError(f"{source} already uses a world bundle; copy that bundle")
+    if scenario.map.image is not None:
+        raise UsageError(
+            f"{source} has a map with an image, whose walls a bundle cannot hold: use the scenario itself, "
+            "or make the bundle from one whose walls are obstacles"
+        )
     ground = MadeGround(elevation(scenario), scenario.map.cell_size_m, 0.0, 0.0)
     solids, footprints = Solids(), []
     for obstacle in scenario.obstacles:
